@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,8 @@ from throughline.study import presets
 from throughline.study.section import PATTERNS
 
 REPORT = "results/report.html"
+LONGEST = 40
+"""The most letters of a command's name."""
 
 
 def programs(commands: Sequence[str], common: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -41,23 +43,39 @@ def programs(commands: Sequence[str], common: Mapping[str, Any]) -> dict[str, di
             "there is no command to measure",
             next_step="throughline bench --timing KIND --per-step N -- python train.py (throughline bench --help)",
         )
-    named: dict[str, dict[str, Any]] = {}
-    for command in listed:
-        try:
-            name = _name(words.split(command))
-        except ValueError as error:
-            raise UserError(f"{command!r}: {error}", next_step="quote it as a shell needs it") from None
-        free = next(free for number in count(1) if (free := name if number == 1 else f"{name}-{number}") not in named)
-        named[free] = {"command": command, **{key: value for key, value in common.items() if value not in (None, {})}}
-    return named
+    shared = {key: value for key, value in common.items() if value not in (None, {})}
+    try:
+        names = _names([words.split(command) for command in listed])
+    except ValueError as error:
+        raise UserError(f"{' '.join(commands)!r}: {error}", next_step="quote it as a shell needs it") from None
+    return {name: {"command": command, **shared} for name, command in zip(names, listed, strict=True)}
 
 
-def _name(command: Sequence[str]) -> str:
-    """Return a name for a command: that of its script, or of its program. No framework of ours has it."""
-    scripts = [word for word in command if word.endswith((".py", ".sh"))]
-    name = re.sub(r"[^a-z0-9]+", "-", Path((scripts or command)[0]).stem.lower()).strip("-")
-    is_free = re.match("[a-z]", name) and name not in frameworks.NAMES
-    return name if is_free else f"program-{name}".strip("-")
+def _names(commands: Sequence[Sequence[str]]) -> list[str]:
+    """Return a name for each command: that of its script or program, with the words that only some of them have.
+
+    `train.py --batch 8` and `train.py --batch 16` are `train-batch-8` and `train-batch-16`. If names would be longer
+    than LONGEST, or equal, they are numbered. No framework of ours has such a name.
+    """
+    scripts = [next((word for word in command if word.endswith((".py", ".sh"))), command[0]) for command in commands]
+    bases = [_slug(Path(script).stem) for script in scripts]
+    options = [
+        [(before if before.startswith("-") else "", word) for before, word in pairwise(command) if word != script]
+        for command, script in zip(commands, scripts, strict=True)
+    ]
+    names: list[str] = []
+    for base, mine in zip(bases, options, strict=True):
+        alike = [others for others, other in zip(options, bases, strict=True) if other == base]
+        differ = [word for pair in mine if any(pair not in others for others in alike) for word in pair]
+        long = "-".join(filter(None, [base, *map(_slug, differ)]))
+        name = long if len(long) <= LONGEST else base
+        name = name if re.match("[a-z]", name) and name not in frameworks.NAMES else f"program-{name}".strip("-")
+        names.append(next(free for n in count(1) if (free := name if n == 1 else f"{name}-{n}") not in names))
+    return names
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
 def variables(assignments: Sequence[str]) -> dict[str, str]:

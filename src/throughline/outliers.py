@@ -24,6 +24,7 @@ docs/explanation/method-acceptance.md has the error rates.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -119,9 +120,10 @@ def judge(figures: Mapping[Name, Peers[Part]], tolerance: float = TOLERANCE) -> 
         }
         if 2 * len(sure) >= len(speeds):  # no majority says what is usual
             sure = set()
+        usual, p = sorted(speeds[part] for part in speeds.keys() - sure), suspicion.p if suspicion else {}
         judged[name] = {
-            part: _standing(peers, part, speeds, sure, suspicion.p[part] if suspicion else None, holm.get((name, part)))
-            for part in speeds
+            part: _standing(peers, part, speed, usual, part in sure, p.get(part), holm.get((name, part)))
+            for part, speed in speeds.items()
         }
     return judged
 
@@ -147,11 +149,18 @@ def _speed(values: Any, less: bool) -> float:
 
 
 def _standing(
-    peers: Peers[Part], part: Part, speeds: Mapping[Part, float], slow: set[Part], p: float | None, holm: float | None
+    peers: Peers[Part],
+    part: Part,
+    speed: float,
+    usual: Sequence[float],
+    slow: bool,
+    p: float | None,
+    holm: float | None,
 ) -> Standing:
-    """Return how one part stands. slow: the parts that are slow."""
+    """Return how one part stands. usual: the speeds of all parts that are not slow, the lowest first."""
     values = tuple(peers.values[part].values())
-    others = [speed for other, speed in speeds.items() if other != part and other not in slow]
+    at = len(usual) if slow else bisect_left(usual, speed)
+    others = [*usual[:at], *usual[at + 1 :]]
     middle = statistics.median(others)
     return Standing(
         repeats=values,
@@ -161,12 +170,12 @@ def _standing(
         coverage=statistics.range_coverage(len(values)),
         others=len(others),
         others_median=(1 / middle if peers.less else middle) if middle else None,
-        others_low=min(others) / middle - 1 if middle else None,
-        others_high=max(others) / middle - 1 if middle else None,
-        distance=speeds[part] / middle - 1 if middle else None,
+        others_low=others[0] / middle - 1 if middle else None,
+        others_high=others[-1] / middle - 1 if middle else None,
+        distance=speed / middle - 1 if middle else None,
         p=p,
         p_holm=holm,
-        slow=part in slow,
+        slow=slow,
     )
 
 

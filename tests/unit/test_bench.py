@@ -19,7 +19,9 @@ from throughline.files import UserError
         (["python", "train.py", "--lr=1"], {"train": ["python", "train.py", "--lr=1"]}),
         (["python", "train.py", "my run"], {"train": ["python", "train.py", "my run"]}),
         (["python a/Train_2.py", "python b.py"], {"train-2": "python a/Train_2.py", "b": "python b.py"}),
-        (["python a.py", "python a.py x", "python b/a.py"], {"a": ..., "a-2": ..., "a-3": ...}),
+        (["python a.py", "python a.py x", "python b/a.py"], {"a": ..., "a-x": ..., "a-2": ...}),
+        (["python a.py --lr 1 --batch 8", "python a.py --lr 1 --batch 16"], {"a-batch-8": ..., "a-batch-16": ...}),
+        (["python a.py --compile=True", f"python a.py --from /data/{'x' * 40}"], {"a-compile-true": ..., "a": ...}),
         (["bash run.sh"], {"run": "bash run.sh"}),
         (["/usr/bin/nanogpt --fast"], {"nanogpt": ...}),
         (["python 3d.py", "python torch.py"], {"program-3d": ..., "program-torch": ...}),
@@ -101,5 +103,8 @@ def test_the_lines_about_a_summary(tmp_path: Path) -> None:
 
 def test_the_figures_of_several_commands_begin_with_the_commands() -> None:
     made = bench.programs(["python a.py --seed={seed}", "python a.py 'two words'"], {})
-    assert bench.Bench("x", made, {}).commands() == ["a: python a.py --seed={seed}", "a-2: python a.py 'two words'"]
-    assert bench.Bench("x", {"a": made["a"]}, {}).commands() == []
+    assert bench.Bench("x", made, {}).commands() == [
+        "a-seed-seed: python a.py --seed={seed}",
+        "a-two-words: python a.py 'two words'",
+    ]
+    assert bench.Bench("x", {"a": made["a-two-words"]}, {}).commands() == []

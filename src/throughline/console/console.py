@@ -253,20 +253,28 @@ def _output(record: Any) -> str:
     return str(next(iter(record.output), ""))
 
 
-def failure_cause(logs: Iterable[str]) -> str:
+def failure_cause(logs: Iterable[str | Path]) -> str:
     """Return the last error in the first log that has one, with its `why` and `next`.
 
     Without an error in any log, return the last lines of all logs together.
     """
     lines: list[str] = []
-    for log in filter(Path.is_file, map(Path, logs)):
-        content = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line]
+    for log in logs:
+        content = log_lines(log)
         begins = [n for n, line in enumerate(content) if line.startswith(("error: ", "outcome: "))]
         if begins and (error := content[begins[-1] + (content[begins[-1]] == NO_RECORD) :]):
             more = takewhile(lambda line: line.startswith("  "), error[1:])
             return "\n".join([error[0].removeprefix("error: "), *more][:CAUSE_LINES])
         lines += content
     return "\n".join(lines[-CAUSE_LINES:]) or "it wrote no log: it was ended before, or never started"
+
+
+def log_lines(log: str | Path) -> list[str]:
+    """Return the lines of a log that are not empty; none without a log."""
+    try:
+        return [line for line in Path(log).read_text(encoding="utf-8", errors="replace").splitlines() if line]
+    except OSError:
+        return []
 
 
 def in_queue(name: str) -> str:

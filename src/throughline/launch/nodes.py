@@ -27,6 +27,11 @@ TRY = {
     "slurm": "try it in a job of your own: srun <the Python of this run> --version on every node",
 }
 """Map each kind of nodes to what to try if one of them does not answer."""
+SSH = (
+    "ssh", "-T", "-o", "BatchMode=yes", "-o", "LogLevel=ERROR",
+    "-o", "ConnectTimeout=15", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3",
+)  # fmt: skip
+"""ssh fails instead of asking for a password, and if the host is silent for 15 s, before or after the connection."""
 SSH_FAILED = 255
 """The exit status of ssh if ssh itself fails, before it runs the command."""
 
@@ -136,13 +141,10 @@ def commands(plan: LaunchPlan, path: Path, names: Sequence[str] = ()) -> list[li
 
 
 def through_ssh(name: str, command: Sequence[str], variables: Mapping[str, str]) -> list[str]:
-    """Return the command that runs `command` on another host, in the same folder, with `variables`.
-
-    ssh fails instead of asking for a password.
-    """
+    """Return the command that runs `command` on another host, in the same folder, with `variables`."""
     assigned = shlex.join(f"{key}={value}" for key, value in variables.items())
     remote = f"cd {shlex.quote(os.getcwd())} && exec env {assigned} {shlex.join(command)}"
-    return ["ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "-o", "LogLevel=ERROR", "--", name, remote]
+    return [*SSH, "--", name, remote]
 
 
 def ask(nodes: Nodes, question: Question, python: str, variables: Mapping[str, str]) -> tuple[Answer, list[str]]:

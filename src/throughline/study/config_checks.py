@@ -6,6 +6,7 @@ import math
 import typing
 from collections.abc import Iterator
 from itertools import product
+from pathlib import Path
 
 from throughline import frameworks, versions, workloads
 from throughline.files import UserError
@@ -26,6 +27,9 @@ def mistakes(config: Config) -> Iterator[str]:
         yield from (f"{name}.{mistake}" for mistake in section.mistakes())
     for name in config.imports.keys() & config.benchmarks.keys():
         yield f"imports.{name}: a benchmark has this name and writes into results/{name}/; choose another"
+    for name, imported in config.imports.items():
+        if Path(imported.logs).resolve() == Path("logs").resolve():
+            yield f"imports.{name}.logs = {imported.logs!r}: Snakemake writes its own logs there; take another folder"
     train = config.accept.train
     if isinstance(train, str) and train not in config.benchmarks:
         yield f"accept.train = {train!r}: {allowed(train, list(config.benchmarks))}"

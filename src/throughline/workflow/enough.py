@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from throughline.console.console import NO_RECORD
+from throughline.console.console import NO_RECORD, failure_cause, log_lines
 from throughline.records import stored_run
 from throughline.spec import RunSpec
 from throughline.study.config import Config
@@ -39,12 +39,9 @@ def said(failures: Mapping[str, str]) -> Iterable[str]:
 
 def _failure(record: Path) -> str | None:
     """Return the first line of the error at the end of a run's log; None if the run did not fail."""
-    try:
-        lines = record.with_suffix(".log").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
+    log = record.with_suffix(".log")
+    lines = log_lines(log)
+    if [line for line in lines if line.startswith("outcome: ")][-1:] != [NO_RECORD]:
         return None
-    ends = [number for number, line in enumerate(lines) if line.startswith("outcome: ")]
-    if not ends or lines[ends[-1]] != NO_RECORD:
-        return None
-    why = next(iter(lines[ends[-1] + 1 :]), "no reason is in its log")
-    return why.removeprefix("error: ").removeprefix(f"{record}: ")
+    why = "no reason is in its log" if lines[-1] == NO_RECORD else failure_cause([log]).splitlines()[0]
+    return why.removeprefix(f"{record}: ")

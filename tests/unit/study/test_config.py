@@ -126,6 +126,13 @@ def test_a_check_begins_with_the_weights_of_one_that_fits(tmp_path: Path, first:
     assert f"benchmarks.b.convergence.begin_from = 'a': {message}" in mistakes(tmp_path, text)
 
 
+def test_an_import_takes_no_logs_of_snakemake(tmp_path: Path) -> None:
+    said = mistakes(tmp_path, f"imports: {{own: {{logs: {Path.cwd() / 'logs'}}}, theirs: {{logs: other}}}}")
+    assert (
+        "has one mistake:" in said and "imports.own.logs = " in said and "Snakemake writes its own logs there" in said
+    )
+
+
 def test_a_mistake_is_listed_once(tmp_path: Path) -> None:
     text = mistakes(tmp_path, "runs: {repeats: 0, seeds: 1}\nbenchmarks: {b: {repeats: 0}, c: {}}")
     assert "has 3 mistakes:" in text and text.count("repeats = 0") == 2  # for runs and b, not for c, which inherits it
