@@ -42,7 +42,7 @@ class Answer:
 
 def answers(scope: Scope) -> list[Answer]:
     """Return the answers for one benchmark. Without a figure, or for derived runs, there is only the first one."""
-    first = Answer("Fastest", headline(scope))
+    first = Answer("Fastest" if scope.cells[1:] else "Speed", headline(scope))
     if scope.best is None or scope.benchmark != block_name(scope.benchmark):
         return [first]
     limit = limits(scope, scope.best)
@@ -192,7 +192,8 @@ def costs(best: Cell) -> Answer:
     """Say what the fastest configuration costs."""
     cost = best.record.cost
     if cost.per_million_samples is None:
-        return Answer("Costs", f"Not known: {cost.reasons['per_million_samples']}.", False)
+        why = cost.reasons["per_million_samples"]
+        return Answer("Costs", f"{why[:1].upper()}{why[1:]}.", False)
     said = f"{reading(cost.per_million_samples)} {cost.currency} for a million {best.group.unit.removesuffix('/s')}"
     if cost.task_price is not None and cost.task_hours is not None:
         said += f"; the whole task: {reading(cost.task_hours)} hours, {reading(cost.task_price)} {cost.currency}"

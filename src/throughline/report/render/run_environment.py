@@ -31,6 +31,7 @@ NO_PACKAGES = ("gloo", "controller", "xla")
 """Keys of a record's framework that are no package of it."""
 LEFT_OUT = frozenset({"packages", "code", "digest"})
 """Parts of an environment that only the records have: they are long, or mean nothing to a reader."""
+WHERE = "where it is not the same"
 Place = tuple[str, str]
 """A benchmark and a framework."""
 
@@ -56,7 +57,7 @@ def setup(summary: Summary, devices: Sequence[str] = ()) -> list[tuple[str, str]
     trained = [
         ("optimizer", f"{optimizer.name}, {rates}"),
         *([("dropout", f"{summary.options.dropout:g}")] if has_dropout else []),
-        ("data", f"{data.rows:,} rows{dumps}" if data else "synthetic batches, nothing is read"),
+        ("data", f"{data.rows:,} rows in all shards{dumps}" if data else "synthetic batches, nothing is read"),
     ]
     return [
         ("model", ", ".join(part for part in (summary.model, workload.setup(summary), size) if part)),
@@ -100,18 +101,13 @@ def environments(summaries: Iterable[Summary], runs: Iterable[RunRecord] = ()) -
             links = _links(largest[place]).items() if place in largest else ()
             for key, text in (*_facts(summary, environment), *links):
                 facts.setdefault(key, {}).setdefault(text, {})[place] = None
-    return tables.texts(
-        [
-            {
-                "fact": _name(key),
-                "value": text,
-                "where it is not the same": "" if len(held) == len(places) else _by_benchmark(held),
-            }
-            for key, values in facts.items()
-            for text, held in values.items()
-        ],
-        style="facts",
-    )
+    rows = [
+        {"fact": _name(key), "value": text}
+        | ({WHERE: _by_benchmark(held) if len(held) < len(places) else ""} if len(places) > 1 else {})
+        for key, values in facts.items()
+        for text, held in values.items()
+    ]
+    return tables.texts(rows, style="facts")
 
 
 def _facts(summary: Summary, environment: Any) -> Iterator[tuple[str, str]]:
@@ -198,7 +194,7 @@ def frameworks(summaries: Iterable[Summary]) -> Table | None:
                     "version": ", ".join(f"{key} {value}" for key, value in stated.items() if value and key in packages)
                     or "n/a",
                     "built for": ", ".join(built) or ("CPUs" if stated else "n/a"),
-                    "environment": ", ".join(filter(None, [_pins(name), environment.get("container")])),
+                    "environment": _pins(name),
                     "source of its models": source or f"see docs/reference/workloads.md#{folder}",
                 }
                 rows[tuple(row.values())] = row
@@ -227,7 +223,10 @@ def _data(path: Path) -> list[tuple[str, str]]:
         known = corpus_manifest.facts(content) if "vocabulary" in content else plain
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         return [("not readable", f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)]
-    return [*known, ("parameters", ", ".join(f"{key} {value}" for key, value in parameters.items()))]
+    texts = (
+        f"{key} {' '.join(map(str, value)) if isinstance(value, list) else value}" for key, value in parameters.items()
+    )
+    return [*known, ("parameters", ", ".join(texts))]
 
 
 def span(runs: Iterable[RunRecord]) -> str | None:

@@ -21,6 +21,7 @@ NOT_KNOWN = "n/a"
 PAGE, TEXT, CSV = "page", "text", "csv"
 """The forms of a table. TEXT: Markdown and LaTeX."""
 FORMS = (PAGE, TEXT, CSV)
+ZERO = ("0", "0.0", "0.0 %", "0.00")
 
 
 @dataclass(frozen=True)
@@ -182,12 +183,14 @@ class Table:
         return self._kept([index for index, column in enumerate(self.columns) if index in found or not column.optional])
 
     def _condensed(self) -> Table:
-        """Return the table without columns that have no figure. Notes say why, also of single figures."""
+        """Return the table without columns that have no figure, or only 0. Notes say why, also of single figures."""
         measured = [line.entries for line in self.lines if line.entries]
-        kept, missing, partly = [], dict[str, list[str]](), dict[str, dict[str, None]]()
+        kept, missing, partly, zero = [], dict[str, list[str]](), dict[str, dict[str, None]](), list[str]()
         for index, column in enumerate(self.columns):
             unknown = [entries[index].reason for entries in measured if entries[index].value is None]
-            if len(unknown) < len(measured):
+            if measured and all(entries[index].text in ZERO for entries in measured):
+                zero.append(column.name)
+            elif len(unknown) < len(measured):
                 kept.append(index)
                 for reason in filter(None, unknown):
                     partly.setdefault(reason, {})[column.name] = None
@@ -196,6 +199,7 @@ class Table:
                 missing.setdefault("; ".join(reasons), []).append(column.name)
         notes = [f"{NOT_KNOWN}: {', '.join(names)}. Reason: {reason}" for reason, names in missing.items()]
         notes += [f"{', '.join(names)}: {NOT_KNOWN} where {reason}" for reason, names in partly.items()]
+        notes += [f"0 in every line: {', '.join(zero)}"] if zero else []
         return self._kept(kept, notes)
 
     def _identified(self) -> Table:

@@ -38,8 +38,14 @@ def results(group: Group, link: Link) -> Table:
         cell_columns.DEVICES,
         *_where_told(group, "batch", "per device / global" if group.by_iteration else "per replica"),
         Column(heading=group.unit, small="median", read=cell_columns.median, by_value=True),
-        replace(cell_columns.SPEEDUP, small="strong scaling" if group.strong else "range"),
-        cell_columns.EFFICIENCY,
+        *(
+            [
+                replace(cell_columns.SPEEDUP, small="strong scaling" if group.strong else "range"),
+                cell_columns.EFFICIENCY,
+            ]
+            if any(cell.scales for cell in group.cells)
+            else []
+        ),
         cell_columns.repeats(group.measured),
         cell_columns.VALID,
         cell_columns.STEPS,
@@ -136,7 +142,7 @@ def drawings(scope: Scope) -> Iterator[Drawing]:
         beyond = scope.predicted(group)
         scales = any(cell.record.speedup and cell.scales for cell in group.measured)
         for what, draw, shown in (
-            ("throughput", partial(plot, group, predicted=beyond), bool(group.measured)),
+            ("throughput", partial(plot, group, predicted=beyond), len({cell.topology for cell in group.measured}) > 1),
             ("speedup", partial(speedup, group), scales),
         ):
             heading = f"{group.benchmark}: {what}, {group.settings}"
