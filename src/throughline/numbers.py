@@ -23,7 +23,7 @@ def signed(share: float) -> str:
 
 
 def mebibytes(count: int | None) -> str:
-    return "" if count is None else f"{count / MIB:.0f}"
+    return "" if count is None else f"{count / MIB:,.0f}"
 
 
 def scaled(value: float | None) -> str:

@@ -23,6 +23,7 @@ SAYS_MUCH = 4
 """Two equal figures with this many digits or more are hardly equal by chance."""
 WINOGRAD = 2.25
 """A 3 x 3 convolution can take this many times fewer multiplications than its definition (Winograd, F(2 x 2))."""
+SPEEDUP = "speedup over devices"
 DATASHEET, PRODUCT = "above the datasheet", "above the measured matrix product"
 DIFFER = "equal results that should differ"
 """The names of rules."""
@@ -65,7 +66,7 @@ def speedups(rows: Rows) -> Iterator[Doubt]:
             times = row.devices / base.devices if base and row.devices and base.devices else 1.0
             ratio = _possible(row, base) if base and times > 1 and row.unit != "ms" else None
             if base and ratio and (why := more_than_devices(ratio[0], times)):
-                yield Doubt("speedup over devices", row, f"{why}: {row.shown} / {base.shown} {row.unit}")
+                yield Doubt(SPEEDUP, row, f"{why}: {row.shown} / {base.shown} {row.unit}")
         for before, after in pairwise(table):
             slower = _possible(after, before)
             if after.devices != before.devices and slower and slower[1] < 1 and before.unit != "ms":

@@ -328,6 +328,14 @@ def test_a_row_above_its_device_within_noise_is_not_doubtful(tmp_path: Path, mid
     assert doubts(summary.summarize(records, repeats=5)) == rules
 
 
+def test_simulated_nodes_are_not_the_fastest_if_there_are_others(tmp_path: Path) -> None:
+    paths = write_series(tmp_path, series({"1n1g": 100.0, "1n2g": 150.0}))
+    paths += write_series(tmp_path, series({"torch 2n8g": 160.0}), hosts="simulated")
+    scope = scoped(summary.summarize(paths, repeats=5))
+    assert scope.best and str(scope.best.topology) == "1n2g"
+    assert "does not count" not in answers.headline(scope)
+
+
 def test_one_repeat_has_no_range(tmp_path: Path) -> None:
     found = summarized(tmp_path, {"1n1g": [100.0], "1n2g": [190.0]}, repeats=1)
     cell, scope = found.frameworks["torch"]["1n2g"], scoped(found)

@@ -431,6 +431,12 @@ def _not_run(repeats: int, topology: Topology) -> CellRecord:
     return CellRecord.model_construct(**known)
 
 
+def real(cells: Iterable[Cell]) -> list[Cell]:
+    """Return the cells whose nodes are not simulated; all of them if there are no others."""
+    cells = list(cells)
+    return [cell for cell in cells if not cell.record.simulated] or cells
+
+
 def in_rounds(cells: Iterable[Cell]) -> bool:
     """True if repeat k of all cells ran before repeat k + 1 of any, and all cells have the same valid repeats.
 

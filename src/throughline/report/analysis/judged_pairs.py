@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from throughline import ratios
 from throughline.ratios import Noise
-from throughline.report.analysis.cells import Cell, Group, in_rounds
+from throughline.report.analysis.cells import Cell, Group, in_rounds, real
 from throughline.report.analysis.comparison import Floor, Pair, adjusted
 from throughline.report.analysis.differences import differences, unlike
 from throughline.study import runs
@@ -138,9 +138,12 @@ def untested(
 
 
 def fastest(groups: Iterable[Group]) -> Cell | None:
-    """Return the cell with the highest median of those whose equivalence check does not forbid a comparison."""
+    """Return the cell with the highest median of those whose equivalence check does not forbid a comparison.
+
+    Simulated nodes count only where there are no others.
+    """
     cells = (cell for group in groups for cell in group.measured if not cell.barred)
-    return max(cells, key=lambda cell: cell.median, default=None)
+    return max(real(cells), key=lambda cell: cell.median, default=None)
 
 
 def _frameworks(groups: Sequence[Group]) -> Iterator[Pair]:
@@ -166,7 +169,7 @@ def _frameworks(groups: Sequence[Group]) -> Iterator[Pair]:
 def best_of_others(groups: Iterable[Group], first: Cell) -> list[Cell]:
     """Return the cell with the highest median of every other framework that has a figure."""
     best: dict[str, Cell] = {}
-    for cell in (cell for group in groups for cell in group.measured if cell.framework != first.framework):
+    for cell in real(cell for group in groups for cell in group.measured if cell.framework != first.framework):
         best[cell.framework] = max(best.get(cell.framework, cell), cell, key=lambda one: one.median)
     return list(best.values())
 

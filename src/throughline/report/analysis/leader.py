@@ -7,7 +7,7 @@ from throughline import ratios, statistics
 from throughline.ratios import SURE
 from throughline.records import Cost
 from throughline.report.analysis import advice
-from throughline.report.analysis.cells import Cell, Group, in_rounds
+from throughline.report.analysis.cells import Cell, Group, in_rounds, real
 from throughline.report.analysis.comparison import Pair
 from throughline.report.analysis.judged_pairs import best_of_others, fastest, floor_of, noise_of, without_figure
 
@@ -42,6 +42,7 @@ def not_beaten(first: Cell, others: Sequence[Cell], pairs: Sequence[Pair], *, be
 def usable(cells: Iterable[Cell], pairs: Iterable[Pair]) -> Cell | None:
     """Return the cell with the highest median whose precision gains something; None without a cell.
 
+    Simulated nodes count only where there are no others.
     A lower precision gains nothing where its comparison with fp32 says so. Where the device only emulates it, the
     comparison has to find it faster. If no precision is left, the highest median of all counts.
     """
@@ -56,7 +57,7 @@ def usable(cells: Iterable[Cell], pairs: Iterable[Pair]) -> Cell | None:
         emulated = cell.group.precision == "fp16" and cell.device is not None and cell.device.fp16_native is False
         return gain is True or (gain is None and not (emulated or cell.settings.get("emulated_products")))
 
-    cells = list(cells)
+    cells = real(cells)
     return max([cell for cell in cells if pays(cell)] or cells, key=lambda cell: cell.median, default=None)
 
 

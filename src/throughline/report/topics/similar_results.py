@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from throughline.comparables.plausibility import Doubt
+from throughline.comparables.plausibility import SPEEDUP, Doubt
 from throughline.comparables.similar import SimilarResult
 from throughline.numbers import reading, span
 from throughline.records import Result
@@ -101,11 +101,11 @@ def implausible(scope: Scope) -> Table | None:
 
 
 def notes(scope: Scope, group: Group) -> Iterator[Note]:
-    """Yield a warning for each rule that one of the group's rows breaks."""
+    """Yield a warning for each rule that one of the group's rows breaks. A cell's own warnings have its speedup."""
     yield from dict.fromkeys(
         Note(where, f"implausible: {doubt.rule} (see Implausible figures)", "warning")
         for doubt, where in _about_ours(scope)
-        if doubt.row.source == f"{group.benchmark} {group.name}"
+        if doubt.row.source == f"{group.benchmark} {group.name}" and doubt.rule != SPEEDUP
     )
 
 
