@@ -137,7 +137,6 @@ def process_as_it_was() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def own_devices(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """No test waits for a neighbour's run: that lock keeps figures apart, and nobody looks at figures here."""
-    if hasattr(request.config, "workerinput"):
-        os.environ["THROUGHLINE_LOCKS"] = str(tmp_path_factory.mktemp("locks"))
+def own_devices(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """No test waits for somebody else's run: that lock keeps figures apart, and nobody looks at figures here."""
+    os.environ["THROUGHLINE_LOCKS"] = str(tmp_path_factory.mktemp("locks"))

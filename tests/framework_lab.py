@@ -11,16 +11,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import training_fixtures
+from process_helpers import needs
 from throughline import frameworks, records
 from throughline.installation import choose, recipe
+from throughline.launch import launcher
+from throughline.launch.request import RunRequest
+from throughline.spec import RunSpec
 
 ROOT = Path(__file__).parents[1]
-REQUIRED = os.environ.get("THROUGHLINE_REQUIRE_SYSTEM") == "1"
-"""True in continuous integration, where nothing may be missing."""
-
+SCRIPT = str(ROOT / "workflow/scripts/run_training.py")
 NAMES = [*frameworks.NAMES, "fake"]
 LIBRARIES = "    libraries = {"
 FORM = """    libraries = {
@@ -49,9 +49,7 @@ def python(framework: str) -> str:
     marker = choose.ready(framework)
     if marker is None:
         return sys.executable
-    if not marker.is_file():
-        message = f"the environment of {framework} is not built: make frameworks"
-        pytest.fail(message) if REQUIRED else pytest.skip(message)
+    needs(marker.is_file(), f"the environment of {framework}: make frameworks")
     return recipe.python_of(recipe.name_of(marker))
 
 
@@ -70,10 +68,17 @@ def helped(framework: str, helper: str, *arguments: object, **variables: str) ->
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
-def needs(program: str) -> None:
-    """Skip the test if a system program is missing; fail where it must be there."""
-    if shutil.which(program) is None:
-        pytest.fail(f"{program} is missing") if REQUIRED else pytest.skip(f"{program} is missing")
+def arguments(spec: RunSpec[Any], folder: Path, manifest: Path | None = None) -> list[str]:
+    """Return the arguments of run_training.py for a run whose record and log come into `folder`."""
+    words = ["--spec", spec.canonical, "--record", str(folder / spec.record), "--log", str(folder / spec.log)]
+    return words + (["--manifest", str(manifest)] if manifest else [])
+
+
+def ran(spec: RunSpec[Any], folder: Path, manifest: Path | None = None, **request: Any) -> records.RunRecord:
+    """Make a run whose launcher is this process; return its record, which lies in `folder`."""
+    record = folder / spec.record
+    launcher.run(RunRequest(spec=spec, record=record, log=folder / spec.log, manifest=manifest, **request))
+    return records.read_run(record)
 
 
 class Lab:
@@ -92,16 +97,16 @@ class Lab:
         spec = training_fixtures.spec(framework=framework, **changes)
         record = self.folder / spec.record
         record.unlink(missing_ok=True)
-        command = [
-            *(sys.executable, "src/start.py", "workflow/scripts/run_training.py", "--spec", spec.canonical),
-            *("--python", python(framework), "--manifest", str(self.manifest)),
-            *("--record", str(record), "--log", str(record.with_suffix(".log")), *options),
-        ]
-        environment = os.environ | variables | {"THROUGHLINE_LOCKS": str(self.folder)}
-        done = subprocess.run(
+        words = [*arguments(spec, self.folder, self.manifest), "--python", python(framework), *options]
+        return self.script("run_training", *words, **variables), record
+
+    def script(self, name: str, *words: object, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Run a script of the copy's workflow."""
+        command = [sys.executable, "src/start.py", f"workflow/scripts/{name}.py", *map(str, words)]
+        environment = os.environ | variables
+        return subprocess.run(
             command, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=300, check=False
         )
-        return done, record
 
     def run(self, framework: str, **changes: Any) -> records.RunRecord:
         """Make a run that must succeed, and return its record."""

@@ -9,8 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import h5py
@@ -19,7 +18,8 @@ import pytest
 
 from corpus_helpers import content_digest, documents, read_shard, same, tiny_vocabulary, write_tokens
 from dump_server import Server, slow
-from throughline import files, handover
+from process_helpers import until
+from throughline import files, handover, processes
 from throughline.corpus.source import dumps
 from throughline.corpus.text import tokens
 
@@ -53,13 +53,6 @@ def ended(process: subprocess.Popen[str], status: int = 0) -> str:
     assert process.returncode == status, said
     assert "Traceback" not in said
     return said
-
-
-def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < end, "waited for two minutes"
-        time.sleep(0.001)
 
 
 def hidden(folder: Path) -> list[Path]:
@@ -111,7 +104,7 @@ def values(path: Path) -> str:
 
 def test_kill_9_of_the_shard_writer(source: Path, whole: bytes, tmp_path: Path) -> None:
     process = shard(source, tmp_path)
-    until(lambda: any(path.stat().st_size > 200_000 for path in hidden(tmp_path)))
+    until(lambda: any(path.stat().st_size > 200_000 for path in hidden(tmp_path)), every_s=0.001)
     process.kill()
     assert process.wait() == -signal.SIGKILL
     process.communicate()
@@ -225,19 +218,8 @@ def extraction(folder: Path, dump: Path, *options: object) -> subprocess.Popen[s
     return started("extract", "--cut", "cut.json", "--part", 0, *outputs, *options, folder=folder)
 
 
-def descendants(pid: int) -> list[int]:
-    """Return the descendants of process `pid`, parents first."""
-    found = []
-    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-        with contextlib.suppress(FileNotFoundError):
-            found += [int(child), *descendants(int(child))]
-    return found
-
-
 def is_extractor(pid: int) -> bool:
-    with contextlib.suppress(FileNotFoundError):
-        return b"WikiExtractor" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    return False
+    return b"WikiExtractor" in processes.command_line(pid)
 
 
 @pytest.mark.parametrize("number", [0, 1, -1], ids=["its guard", "the program", "its last process"])
@@ -246,7 +228,7 @@ def test_kill_9_of_the_extractor(tmp_path: Path, number: int) -> None:
     below: list[int] = []
 
     def running() -> bool:
-        below[:] = [pid for pid in descendants(process.pid) if is_extractor(pid)]
+        below[:] = [pid for pid in processes.descendants(process.pid) if is_extractor(pid)]
         return len(below) >= 4 and bool(hidden(tmp_path / "out"))
 
     until(running)

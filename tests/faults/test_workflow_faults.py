@@ -40,13 +40,12 @@ FIRST, SECOND = (f"results/quick/bz4_fp32/torch/1n1g/run{repeat}.json" for repea
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Popen[str]]]:
-    """Start Snakemake in a clone, with locks and temporary files only of this test. Its processes end with the test."""
+    """Start Snakemake in a clone, with temporary files only of this test. Its processes end with the test."""
     started: list[Popen[str]] = []
     (tmp_path / "temporary").mkdir()
 
     def begin(clone: Clone, *arguments: str, **options: Any) -> Popen[str]:
-        places = {"THROUGHLINE_LOCKS": str(tmp_path / "locks"), "TMPDIR": str(tmp_path / "temporary")}
-        started.append(clone.start(*arguments, **places, **options))
+        started.append(clone.start(*arguments, TMPDIR=str(tmp_path / "temporary"), **options))
         return started[-1]
 
     yield begin
@@ -122,19 +121,6 @@ def test_results_that_cannot_be_written(tmp_path: Path, start: Callable[..., Pop
     assert "correct the rights or the mount, and run the same command again" in failed
     assert "Traceback" not in failed and "samples/s" not in failed
     assert not clone.files("results/*/*")
-
-
-def test_what_to_do_is_said_last(tmp_path: Path, start: Callable[..., Popen[str]]) -> None:
-    configuration = SYNTHETIC.format(repeats=1, max_total_seconds=5).replace(
-        "1n1g", "2n1g"
-    )  # nothing names the second machine
-    clone = copy(tmp_path / "clone", configuration)
-    record = FIRST.replace("1n1g", "2n1g")
-    last = said(start(clone, SUMMARY), status=1).splitlines()[-3:]
-    assert last[0].startswith("Not everything could be made")
-    assert last[1] == f"  failed: {record}; why: {record.replace('.json', '.log')}"
-    assert last[2] == "  next: fix what the log says, and run the same command again: only the rest is made"
-    assert "outcome: failed; no record" in (clone.path / record).with_suffix(".log").read_text()
 
 
 PLANTED = """

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from framework_lab import Lab, needs
+from framework_lab import Lab
+from process_helpers import needs
 from throughline import records
 from throughline.files import UserError
 from throughline.report.analysis import summary
@@ -24,7 +26,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
 @pytest.fixture(scope="module")
 def preloaded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A library with nothing but the symbol by which a rank recognises the fake driver."""
-    needs("gcc")
+    needs(shutil.which("gcc") is not None, "gcc")
     folder = tmp_path_factory.mktemp("library")
     (folder / "double.c").write_text(f'const char *null_cuda_present(void) {{ return "{SAYS}"; }}\n')
     library = folder / "libcuda.so.1"

@@ -58,7 +58,6 @@ def test_frameworks_that_are_left_out_have_the_code_of_torch() -> None:
 def test_every_rank_trains_alone(alone: Alone, framework: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     interpreter = python(framework)
     spec, place = spec_of(framework), tmp_path / "run1.json"
-    monkeypatch.setenv("THROUGHLINE_LOCKS", str(tmp_path))
     monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # compiles faster
     record = launcher.run(
         RunRequest(

@@ -34,8 +34,7 @@ def first_card(folder: Path, *words: str, program: Path = PROGRAM) -> tuple[int,
 
 @pytest.fixture
 def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the folder of the results, of compiled kernels, and of the locks of the devices."""
-    monkeypatch.setenv("THROUGHLINE_LOCKS", str(tmp_path))
+    """Return the folder of the results and of compiled kernels."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "kernels"))
     return tmp_path
 

@@ -109,7 +109,6 @@ def test_it_is_pytorchs(tmp_path: Path, framework: str, monkeypatch: pytest.Monk
 
 def test_gpt2_in_paddle_on_two_devices_is_the_reference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A few steps are enough: an exchange can only spoil the gradient of the table that input and output share."""
-    monkeypatch.setenv("THROUGHLINE_LOCKS", str(tmp_path))
     monkeypatch.setattr(equivalence, "STEPS", 4)
     options = {"data": "synthetic", "gradient_accumulation": 2, "clip": "global_norm"}
     spec = training_fixtures.spec(framework="paddle", batch=1, topology="1n2g", **GPT2, options=options)

@@ -80,11 +80,6 @@ def test_what_the_trainer_cannot_do_is_refused_with_its_reason(changes: dict[str
         rank.device()
 
 
-def test_too_much_memory_is_a_result(lab: Lab) -> None:
-    record = lab.run("hf-trainer", batch=2048, options={"memory_limit_mb": 1500})
-    assert record.status == "oom" and "rank 0" in str(record.reason)
-
-
 def test_what_it_lacks_has_a_reason_and_what_others_lack_as_well() -> None:
     assert set(FEATURES) - hf_trainer.FRAMEWORK.features == set(hf_trainer.FRAMEWORK.reasons)
     with pytest.raises(workloads.Unsupported, match="torch trains steps, and no whole jobs: hf-trainer does"):

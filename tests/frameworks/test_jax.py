@@ -13,8 +13,9 @@ from jax_steps import DECAYS, UPDATES, arrays
 
 import training_fixtures
 from framework_lab import helped
-from throughline import frameworks, workloads
+from throughline import frameworks
 from throughline.checks import reference
+from throughline.rank.data import Manifest
 from throughline.spec import Optimizer, values
 
 OPTIMIZERS = [
@@ -31,10 +32,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The results of one process for all tests, because JAX takes long to start and to compile."""
     folder = tmp_path_factory.mktemp("jax")
     spec = training_fixtures.spec(framework="jax", options={"dropout": 0.1})
-    torch.manual_seed(1)
-    form = workloads.form("bert-tiny", "torch")
-    network = form.build(spec, {"vocabulary": 1000})
-    np.savez(folder / "weights.npz", **form.weights(network))
+    reference.initial(spec, Manifest(training_fixtures.corpus(folder), "corpus"), folder / "weights.npz")
     optimizers = json.dumps([(values(settings), clip) for settings, clip in OPTIMIZERS])
     files = [str(folder / "weights.npz"), optimizers, str(folder / "updated.npz")]
     (words,) = helped("jax", "jax_steps.py", json.dumps(spec.values()), *files)

@@ -26,7 +26,6 @@ def proven(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     ]
     folder = tmp_path_factory.mktemp("proven")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("THROUGHLINE_LOCKS", str(folder))
         patched.setattr(equivalence, "STEPS", 20)  # enough to tell a wrong constant from rounding
         return equivalence.prove(specs, None, pythons, folder / "equivalence")["frameworks"]
 

@@ -5,25 +5,21 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
 
 import training_fixtures
 from framework_lab import helped
-from throughline import workloads
+from throughline.checks import reference
+from throughline.rank.data import Manifest
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The results of one process for all tests, because TensorFlow takes long to start."""
-    weights = tmp_path_factory.mktemp("tensorflow") / "weights.npz"
+    folder = tmp_path_factory.mktemp("tensorflow")
     spec = training_fixtures.spec(framework="tensorflow", options={"dropout": 0.0})
-    torch.manual_seed(1)
-    form = workloads.form("bert-tiny", "torch")
-    network = form.build(spec, {"vocabulary": 1000})
-    np.savez(weights, **form.weights(network))
-    (words,) = helped("tensorflow", "tensorflow_steps.py", json.dumps(spec.values()), weights)
+    reference.initial(spec, Manifest(training_fixtures.corpus(folder), "corpus"), folder / "weights.npz")
+    (words,) = helped("tensorflow", "tensorflow_steps.py", json.dumps(spec.values()), folder / "weights.npz")
     return dict(words)
 
 

@@ -3,11 +3,7 @@ the operations on its gradients are measured alone."""
 
 from __future__ import annotations
 
-import json
-import os
 import runpy
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +11,9 @@ import pytest
 import torch
 import torch.distributed as dist
 
+import rank_helpers
 import training_fixtures
-from throughline.launch import agent, launcher
-from throughline.launch.request import RunRequest
+from framework_lab import ran
 from throughline.workloads import in_torch_operations, in_torch_timed
 from throughline.workloads.collectives.in_torch import Operation
 
@@ -33,16 +29,7 @@ AFTER = {
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    outputs = [tmp_path_factory.mktemp("collectives") / f"{rank}.json" for rank in range(2)]
-    with agent.reserved_port() as reserved:
-        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(reserved.getsockname()[1])}
-        variables = os.environ | place | {"OMP_NUM_THREADS": "1"}
-        started = [
-            subprocess.Popen([sys.executable, str(HELPER), str(rank), str(output)], env=variables)
-            for rank, output in enumerate(outputs)
-        ]
-        assert [process.wait(120) for process in started] == [0, 0]
-    return [json.loads(output.read_text()) for output in outputs]
+    return rank_helpers.told(HELPER, tmp_path_factory.mktemp("collectives"), {2: 2})[2]
 
 
 def test_older_versions_of_torch_have_the_operations_under_other_names(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,14 +73,10 @@ def test_on_a_gpu_small_messages_are_replayed_as_a_cuda_graph(monkeypatch: pytes
     assert network.timer.endswith("no CUDA graph can hold it: capture of NCCL is not supported")
 
 
-def test_a_step_s_messages_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_s_messages_alone(tmp_path: Path) -> None:
     """After the window, the run measures DistributedDataParallel's buckets. Their bytes are those of all gradients."""
-    monkeypatch.setenv("THROUGHLINE_LOCKS", str(tmp_path))
     options = {"data": "synthetic", "bucket_mb": 1}
-    spec = training_fixtures.spec(topology="1n2g", options=options, network=True)
-    place = tmp_path / "run1.json"
-    record = launcher.run(RunRequest(spec=spec, record=place, log=place.with_suffix(".log")))
-    assert record["status"] == "ok" and record["settings"] is not None
-    network = record["network"]
-    assert network["reason"] is None and network["messages"] > 1 and network["seconds"] > 0
-    assert network["bytes_per_step"] == 4 * record["settings"]["parameters"]
+    record = ran(training_fixtures.spec(topology="1n2g", options=options, network=True), tmp_path)
+    assert record.status == "ok" and record.settings and record.network
+    assert record.network.reason is None and (record.network.messages or 0) > 1 and record.network.seconds
+    assert record.network.bytes_per_step == 4 * record.settings["parameters"]

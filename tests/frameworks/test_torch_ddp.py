@@ -9,13 +9,10 @@ from typing import Any
 import pytest
 
 import training_fixtures
+from framework_lab import ran
 from throughline import records
 from throughline.frameworks.rank import load
-from throughline.launch import launcher
-from throughline.launch.request import RunRequest
 from throughline.workloads import Unsupported
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -23,37 +20,8 @@ def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return training_fixtures.corpus(tmp_path_factory.mktemp("corpus"))
 
 
-@pytest.fixture(autouse=True)
-def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """These tests do not measure anything, so they need not wait for real runs."""
-    monkeypatch.setenv("THROUGHLINE_LOCKS", str(tmp_path))
-
-
 def measure(folder: Path, manifest: Path | None, **changes: Any) -> records.RunRecord:
-    """Make a run with the launcher, and read its record in the usual way."""
-    spec = training_fixtures.spec(**changes)
-    record = folder / spec.record
-    launcher.run(RunRequest(spec=spec, record=record, log=record.with_suffix(".log"), manifest=manifest))
-    return records.read_run(record)
-
-
-@pytest.mark.alone
-def test_one_rank(tmp_path: Path, manifest: Path) -> None:
-    record = measure(tmp_path, manifest)
-    assert record.status == "ok"
-    assert (record.steps_asked, record.steps_timed, record.warmup_steps) == (4, 4, 2)
-    assert len(record.step_seconds) == len(record.loss) == 4
-    assert record.window_s is not None and sum(record.step_seconds) == pytest.approx(record.window_s, rel=0.2)
-    assert all(loss is not None and 5 < loss < 15 for loss in record.loss)
-    assert record.device is not None and record.device.kind == "cpu"
-    assert record.data is not None and record.data.rows == 120
-    assert record.peak_memory_bytes is not None and record.peak_memory_bytes > 100e6
-    assert record.environment["framework"]["torch"]
-    assert record.environment["variables"]["OMP_NUM_THREADS"] == "1"
-    log = (tmp_path / record.spec.log).read_text().splitlines()
-    assert log[0] == f"# again: snakemake --force {record.spec.record}"
-    assert "outcome: " in log[-2] and "samples/s" in log[-2]
-    assert log[-1].startswith("next: snakemake results/bert/bz4_fp32.json")
+    return ran(training_fixtures.spec(**changes), folder, manifest)
 
 
 def test_without_padding_a_run_learns_the_same_from_real_tokens_alone(tmp_path: Path, manifest: Path) -> None:
@@ -84,10 +52,3 @@ def test_compiled(tmp_path: Path, manifest: Path) -> None:
 def test_tf32_on_a_cpu_is_unsupported() -> None:
     with pytest.raises(Unsupported, match="tf32 exists on GPUs only"):
         load("torch")(training_fixtures.spec(precision="tf32"), 0, 0, 1, "cpu").device()
-
-
-def test_nothing_learned_in_a_long_window_is_invalid(tmp_path: Path, manifest: Path) -> None:
-    still = measure(tmp_path, manifest, steps={"timed": 100}, optimizer={"learning_rate": 1e-12})
-    assert still.status == "invalid" and still.reason is not None and "does not fall" in still.reason
-    moving = measure(tmp_path, manifest, steps={"timed": 100}, optimizer={"learning_rate": 1e-3})
-    assert moving.status == "ok"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
@@ -23,20 +22,9 @@ from torch_reading import Reading  # noqa: E402
 
 from throughline.frameworks.torch.ddp import TorchDDP  # noqa: E402
 from throughline.rank.data import Loader  # noqa: E402
-from throughline.spec import RunSpec  # noqa: E402
 from throughline.workloads import Unsupported, in_torch_attention  # noqa: E402
 
 KERNELS = ("flash", "mem_efficient", "math", "cudnn")
-NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-
-
-@pytest.fixture(autouse=True)
-def kernels_as_they_were() -> Iterator[None]:
-    """Undo a rank's choice of an attention kernel, which holds for the whole process."""
-    before = kernels()
-    yield
-    for name in KERNELS:
-        getattr(torch.backends.cuda, f"enable_{name}_sdp")(name in before)
 
 
 def kernels() -> set[str]:
@@ -44,15 +32,11 @@ def kernels() -> set[str]:
     return {name for name in KERNELS if getattr(torch.backends.cuda, f"{name}_sdp_enabled")()}
 
 
-def framework(kind: str = "cpu", **changes: Any) -> TorchDDP:
-    return built(training_fixtures.spec(**changes), kind)
-
-
-def built(spec: RunSpec, kind: str) -> TorchDDP:
-    made = TorchDDP(spec, 0, 0, 1, kind)
+def framework(**changes: Any) -> TorchDDP:
+    made = TorchDDP(training_fixtures.spec(**changes), 0, 0, 1, "cpu")
     made.join()
     made.device()
-    made.model(workloads.of(spec.model).facts(None))
+    made.model(workloads.of(made.spec.model).facts(None))
     made.optimizer()
     return made
 
@@ -219,26 +203,6 @@ def test_the_loaders_thread_is_on_its_ranks_gpu(monkeypatch: pytest.MonkeyPatch)
     loader.next()
     loader.close()
     assert asked == [1, 1]
-
-
-@NEEDS_GPU
-@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
-@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
-@pytest.mark.parametrize("other", [{"cuda_graph": "step"}, {"remove_padding": True}], ids=str)
-def test_a_gpu_trains_the_same_recorded_and_without_padding(
-    precision: str, compiled: bool, other: dict[str, Any]
-) -> None:
-    found = []
-    for options in ({}, {"compile": compiled, **other}):
-        rank = framework("cuda", precision=precision, options={"dropout": 0.0, "gradient_accumulation": 2, **options})
-        assert (rank.recorded is not None) == ("cuda_graph" in options)
-        masked = "remove_padding" in other
-        losses = [
-            rank.step([rank.deliver(batch(rank, 2 * step + turn, masked)) for turn in (0, 1)]) for step in range(6)
-        ]
-        rank.sync()
-        found.append(rank.losses(losses))
-    assert found[1] == pytest.approx(found[0], rel=1e-4 if precision == "fp32" else 5e-3)
 
 
 def test_the_window_has_a_peak_of_memory_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

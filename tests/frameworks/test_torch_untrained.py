@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 
 import training_fixtures
+from framework_lab import ran
 from throughline import records
 from throughline.frameworks.rank import load as load_rank
-from throughline.launch import launcher
 from throughline.launch import rounding as judged
-from throughline.launch.request import RunRequest
 from throughline.rank import rounding
 from throughline.report.analysis import cells, summary
 from throughline.report.render import cell_columns
@@ -30,10 +29,7 @@ def run(place: Path, **block: Any) -> records.RunRecord:
     usual = {"topologies": ["1n2g"], "steps": {"warmup": 2, "timed": 5}, "batch": {"fp32": [1]}}
     usual |= {"device": "cpu", "repeats": 1, "min_seconds": 0.01}
     (spec,) = runs.expand(load([], {"benchmarks": {"b": {**usual, **block}}}))
-    record = place / spec.record.removeprefix("results/")
-    record.parent.mkdir(parents=True)
-    launcher.run(RunRequest(spec, record, record.with_suffix(".log")))
-    return records.read_run(record)
+    return ran(spec, place)
 
 
 @pytest.fixture(scope="module")

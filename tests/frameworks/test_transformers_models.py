@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import training_fixtures
-from framework_lab import ROOT, python
+from framework_lab import ROOT, SCRIPT, arguments, python
 from throughline import files, handover, records
 from throughline.study import runs
 from throughline.study.config import Config, load
@@ -39,18 +39,12 @@ def tokens(folder: Path) -> Path:
 def measured(folder: Path, config: Config, manifest: Path) -> records.RunRecord:
     """Start the configuration's first run as the workflow does; return its record."""
     spec = runs.expand(config)[0]
-    record = folder / spec.record
-    command = [
-        *(sys.executable, "workflow/scripts/run_training.py", "--spec", spec.canonical, "--manifest", str(manifest)),
-        *("--python", python(spec.framework), "--record", str(record), "--log", str(record.with_suffix(".log"))),
-    ]
-    variables = {handover.VARIABLE: handover.packed(models=config.model_files()), "THROUGHLINE_LOCKS": str(folder)}
-    done = subprocess.run(
-        command, cwd=ROOT, env=os.environ | variables, capture_output=True, text=True, timeout=300, check=False
-    )
-    log = record.with_suffix(".log")
+    command = [sys.executable, SCRIPT, *arguments(spec, folder, manifest), "--python", python(spec.framework)]
+    environment = os.environ | {handover.VARIABLE: handover.packed(models=config.model_files())}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    log = folder / spec.log
     assert done.returncode == 0, done.stderr + (log.read_text() if log.exists() else "")
-    return records.RunRecord.model_validate(json.loads(record.read_text()))
+    return records.read_run(folder / spec.record)
 
 
 def described(folder: Path, shape: str, **changes: Any) -> dict[str, str]:

@@ -1,14 +1,16 @@
-"""Helper process: the result of every collective operation on two ranks. Arguments: rank, output."""
+"""Helper process: the result of every collective operation on two ranks. Argument: a folder for the results."""
 
 from __future__ import annotations
 
-import json
 import sys
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
+import rank_helpers
 from throughline import workloads
 from throughline.spec import example
 from throughline.workloads import collectives
@@ -28,15 +30,12 @@ def told(model: str, rank: int) -> dict[str, Any]:
     return {"moved": moved, "taken": taken.tolist(), "figures": form.figures(network)}
 
 
-def main() -> None:
-    rank, output = int(sys.argv[1]), sys.argv[2]
-    dist.init_process_group("gloo", rank=rank, world_size=RANKS)
-    found = {model: told(model, rank) for model in collectives.WORKLOAD.models}
-    with open(output, "w", encoding="utf-8") as stream:
-        json.dump(found, stream)
+def rank(folder: Path, number: int) -> None:
+    dist.init_process_group("gloo", rank=number, world_size=RANKS)
+    rank_helpers.tell(folder, RANKS, number, {model: told(model, number) for model in collectives.WORKLOAD.models})
     dist.barrier()
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    main()
+    rank_helpers.fork(RANKS, partial(rank, Path(sys.argv[1])))

@@ -1,8 +1,8 @@
 """One rank of `fake`, in numpy.
 
 It trains, its ranks exchange gradients, and its loss falls. Variables change its behaviour. FAKE_HANGS_IN names a phase
-in which rank 1 hangs for ever. FAKE_STEPS_MS lists the milliseconds that its steps sleep, in turn. With
-FAKE_TAKES=everything it accepts options that it does not have. From step FAKE_DIVERGES_AT on, its loss is not a number.
+in which rank 1 hangs for ever. FAKE_STEPS_MS lists the milliseconds that its steps sleep, in turn. From step
+FAKE_DIVERGES_AT on, its loss is not a number.
 """
 
 from __future__ import annotations
