@@ -43,22 +43,19 @@ class Clone:
     path: Path
 
     def snakemake(self, *arguments: str, before: Sequence[str] = (), **variables: str) -> CompletedProcess[str]:
-        """Run `snakemake ... --configfile small.yaml`; both streams in stdout."""
+        """Run `snakemake ...`, with `--configfile small.yaml` unless another one is named; both streams in stdout."""
         process = self.start(*arguments, before=before, **variables)
         said, _ = process.communicate(timeout=900)
         return CompletedProcess(process.args, process.returncode, said)
 
     def start(self, *arguments: str, before: Sequence[str] = (), **variables: str) -> Popen[str]:
         """Start the same command without waiting for it. `before`: a command that runs Snakemake, such as `nice`."""
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("SNAKEMAKE")}
-        return Popen(
-            [*before, sys.executable, "-m", "snakemake", *arguments, "--configfile", "small.yaml"],
-            cwd=self.path,
-            env=environment | variables,
-            stdout=PIPE,
-            stderr=STDOUT,
-            text=True,
-        )
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith("SNAKEMAKE")
+        } | variables
+        own = () if "--configfile" in arguments else ("--configfile", "small.yaml")
+        command = [*before, sys.executable, "-m", "snakemake", *arguments, *own]
+        return Popen(command, cwd=self.path, env=environment, stdout=PIPE, stderr=STDOUT, text=True)
 
     @property
     def console(self) -> dict[str, str]:
@@ -88,14 +85,9 @@ def job_counts(output: str) -> dict[str, int]:
 
 def checkout(path: Path) -> None:
     """Copy the checkout to `path`, without what git ignores, but with Python's compiled modules: they save time."""
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    names = [name for name in listed.stdout.split("\0") if name]
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    names = [name for name in listed.split("\0") if name]
     compiled = [cache_from_source(name) for name in names if name.startswith("src/") and name.endswith(".py")]
     for name in (*names, *compiled):
         if (ROOT / name).is_file():

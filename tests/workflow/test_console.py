@@ -88,7 +88,7 @@ def test_the_closing_words_follow_from_what_was_asked_for(finished: tuple[Clone,
 
 
 def test_an_error_tells_its_cause_at_once(clone: Callable[[str], Clone]) -> None:
-    """Also in a quiet call, which has no plan."""
+    """Also in a quiet call, which has no plan. Without the console, what to do is said last."""
     impossible = clone(LONG.replace("1n1g", "2n1g"))  # nothing names the second machine
     failed = impossible.snakemake("results/quick/bz4_fp32.json", "--quiet", "all", **impossible.console)
     assert failed.returncode == 1
@@ -102,6 +102,12 @@ def test_an_error_tells_its_cause_at_once(clone: Callable[[str], Clone]) -> None
     assert "Traceback" not in failed.stdout and "CalledProcessError" not in failed.stdout
     assert failed.stdout.count("Not everything could be made") == 1
     assert "The plan:" not in failed.stdout
+    own = impossible.snakemake("results/quick/bz4_fp32.json").stdout.splitlines()[-4:]
+    assert own[0].startswith("Not everything could be made")
+    assert sorted(own[1:3]) == [
+        f"  failed: {record[:-1]}{number}.json; why: {record[:-1]}{number}.log" for number in (1, 2)
+    ]
+    assert own[3] == "  next: fix what the logs say, and run the same command again: only the rest is made"
 
 
 @pytest.mark.parametrize("send", [os.killpg, os.kill], ids=["Ctrl-C", "kill -INT"])

@@ -57,11 +57,8 @@ def command(framework: str, topology: str, manifest: Path, output: Path, setting
     ]
 
 
-def start(words: list[str], locks: Path, **options: Any) -> subprocess.Popen[str]:
-    environment = os.environ | {"THROUGHLINE_LOCKS": str(locks)}
-    return subprocess.Popen(
-        words, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options
-    )
+def start(words: list[str], **options: Any) -> subprocess.Popen[str]:
+    return subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
 
 
 def checkpoints(folder: Path) -> list[dict[str, Any]]:
@@ -70,8 +67,8 @@ def checkpoints(folder: Path) -> list[dict[str, Any]]:
     return found
 
 
-def ends(words: list[str], locks: Path, status: int = 0) -> str:
-    process = start(words, locks)
+def ends(words: list[str], status: int = 0) -> str:
+    process = start(words)
     said, _ = process.communicate(timeout=300)
     assert process.returncode == status, said
     return said
@@ -95,37 +92,37 @@ def weights(check: Path) -> dict[str, np.ndarray]:
     return {name: tensor.numpy() for name, tensor in states.items()}
 
 
-def begins_from(first: Path, words: list[str], locks: Path) -> None:
+def begins_from(first: Path, words: list[str]) -> None:
     """A second phase starts where the first one has ended, with an optimizer and a schedule of its own."""
     second = Path(words[words.index("--output") + 1])
-    said = ends([*words, "--begin", str(first)], locks)
+    said = ends([*words, "--begin", str(first)])
     assert "begins with the weights of" in said and "after step 30" in said
     ended, begun = records.read_curve(first), records.read_curve(second)
     assert begun.curve[0].figures == ended.curve[-1].figures
     assert begun.begun_from is not None and "step 30" in begun.begun_from
 
 
-def begins_from_no_other(first: Path, words: list[str], locks: Path) -> None:
+def begins_from_no_other(first: Path, words: list[str]) -> None:
     """A second phase does not start without a checkpoint that it could start from."""
     newest = next(first.with_name("last").glob("*.checkpoint"))
     newest.write_bytes(newest.read_bytes()[:-1])
-    said = ends([*words, "--begin", str(first)], locks, status=1)
+    said = ends([*words, "--begin", str(first)], status=1)
     assert "has no checkpoint to begin with" in said and "the sha256 of step_000000030.checkpoint differs" in said
     shutil.rmtree(newest.parent)
-    said = ends([*words, "--begin", str(first)], locks, status=1)
+    said = ends([*words, "--begin", str(first)], status=1)
     assert "it was removed" in said
     first.write_text(first.read_text().replace("bert-tiny", "bert-mini"))
-    said = ends([*words, "--begin", str(first)], locks, status=1)
+    said = ends([*words, "--begin", str(first)], status=1)
     assert "no weights for bert-tiny" in said and "they are those of bert-mini" in said
 
 
 def test_a_killed_run_resumes_and_ends_at_the_same_losses(tmp_path: Path, manifest: Path) -> None:
     """tests/frameworks/test_contract.py goes on from checkpoints of the other frameworks."""
     whole, cut = tmp_path / "whole/curve.json", tmp_path / "cut/curve.json"
-    ends(command("torch", "1n2g", manifest, whole), tmp_path)
+    ends(command("torch", "1n2g", manifest, whole))
 
     words, folder = command("torch", "1n2g", manifest, cut), cut.with_suffix(".checkpoints")
-    process = start(words, tmp_path, start_new_session=True)
+    process = start(words, start_new_session=True)
     until(lambda: len(checkpoints(folder)) >= 2)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate(timeout=60)
@@ -134,7 +131,7 @@ def test_a_killed_run_resumes_and_ends_at_the_same_losses(tmp_path: Path, manife
     assert 0 < last["step"] < SETTINGS.steps
     newest = folder / last["file"]
     newest.write_bytes(newest.read_bytes()[:-100])  # as a disk that lies would leave it: the one before is used
-    said = ends(words, tmp_path)
+    said = ends(words)
     assert "is not used: the sha256" in said
     assert f"resumes after step {before['step']}" in said
 
@@ -156,13 +153,13 @@ def test_a_killed_run_resumes_and_ends_at_the_same_losses(tmp_path: Path, manife
     place = tmp_path / "convergence.json"
     (tmp_path / "stated.csv").write_text(f"step,loss\n30,{end_loss}\n")
     script = ["workflow/scripts/convergence_verdict.py", str(cut), "--against", str(tmp_path / "stated.csv")]
-    ends([sys.executable, *script, "--tolerance=0.01", "--output", str(place)], tmp_path)
+    ends([sys.executable, *script, "--tolerance=0.01", "--output", str(place)])
     assert convergence.read(place).verdict.verdict == "pass"
     assert place.with_suffix(".svg").stat().st_size > 5000
 
     words = command("torch", "1n2g", manifest, tmp_path / "second/curve.json", FEW)
-    begins_from(cut, words, tmp_path)
-    begins_from_no_other(cut, words, tmp_path)
+    begins_from(cut, words)
+    begins_from_no_other(cut, words)
 
 
 @pytest.mark.parametrize("framework", ["tensorflow"])
@@ -176,7 +173,7 @@ def test_a_run_goes_on_from_what_a_kill_leaves(tmp_path: Path, framework: str) -
     few = often.model_copy(update={"steps": 3})
     whole, cut = tmp_path / "whole/curve.json", tmp_path / "cut/curve.json"
     words, folder = command(framework, "1n2g", manifest, whole, often), whole.with_suffix(".checkpoints")
-    process = start(words, tmp_path)
+    process = start(words)
     until(lambda: checkpoints(folder) or process.poll() is not None)
     (first,) = [pid for pid in workers_below(process.pid) if variable(pid, "RANK") == "0"]
     os.kill(first, signal.SIGSTOP)
@@ -185,7 +182,7 @@ def test_a_run_goes_on_from_what_a_kill_leaves(tmp_path: Path, framework: str) -
     said, _ = process.communicate(timeout=300)
     assert process.returncode == 0, said
 
-    said = ends(command(framework, "1n2g", manifest, cut, often), tmp_path)
+    said = ends(command(framework, "1n2g", manifest, cut, often))
     ours, theirs = records.read_curve(whole), records.read_curve(cut)
     assert theirs.resumed_after_step in range(3, 30) and f"resumes after step {theirs.resumed_after_step}" in said
     assert theirs.loss == ours.loss and len(ours.loss) == often.steps
@@ -193,4 +190,4 @@ def test_a_run_goes_on_from_what_a_kill_leaves(tmp_path: Path, framework: str) -
     after, resumed = arrays(whole), arrays(cut)
     assert after.keys() == resumed.keys() and len(after) > 30  # with the optimizer's states
     assert all(np.array_equal(after[name], resumed[name]) for name in after)
-    begins_from(cut, command(framework, "1n2g", manifest, tmp_path / "second/curve.json", few), tmp_path)
+    begins_from(cut, command(framework, "1n2g", manifest, tmp_path / "second/curve.json", few))

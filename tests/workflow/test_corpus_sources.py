@@ -11,11 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpus_helpers import CLOSING, documents, streams, write_tokens
+from corpus_helpers import CLOSING, content, documents, same, streams, write_tokens
 from dump_server import Server, cut, status
 from throughline import files, workloads
 from throughline.corpus.shards import Parameters, making
 from throughline.corpus.source import IDS, dumps
+from throughline.corpus.targets import finished_shards
 from throughline.corpus.text import tokens, vocabulary
 from throughline.rank.data import Manifest, batches
 from throughline.study.config import load
@@ -36,8 +37,9 @@ def dump() -> bytes:
     return streams(header, *(b"\n".join(found[i : i + 10]) + b"\n" for i in range(0, 40, 10)), CLOSING)
 
 
-def named(mirror: str, contact: str = "contact: me@example.org") -> str:
-    return ONE.replace("name: little", f"name: little\n  dump: {NAME}\n  {contact}\n  mirrors: [{mirror}]")
+def named(mirror: str) -> str:
+    keys = f"dump: {NAME}\n  contact: me@example.org\n  mirrors: [{mirror}]"
+    return ONE.replace("name: little", f"name: little\n  {keys}")
 
 
 @pytest.fixture(autouse=True)
@@ -48,14 +50,19 @@ def no_way_to_wikimedia(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_newest_dump_is_downloaded_once_and_gone_on_with(
     clone: Callable[[str], Clone], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Without a contact, nothing is requested."""
     manifest, part = "data/little/seq32/manifest.json", f"data/little/dump/{NAME}-{SINGLE}.part"
     with Server() as server:
         monkeypatch.setenv("THROUGHLINE_OFFICIAL", f"{server.address}/elsewhere")
         server.publish(NAME, {SINGLE: dump()})
         server.list("enwiki")
         latest = named(server.address).replace(NAME, "enwiki-latest")
-        fresh = clone(latest)
-        assert job_counts(fresh.made("--dry-run", manifest).stdout)["download"] == 1 and not server.requests
+        fresh = clone(latest.replace("me@example.org", "null"))
+        assert job_counts(fresh.made("--dry-run", manifest).stdout)["download"] == 1
+        failed = fresh.snakemake("corpus")
+        assert failed.returncode != 0 and not server.requests
+        assert "corpus: {contact: you@your.org}" in failed.stdout and "Traceback" not in failed.stdout
+        (fresh.path / "small.yaml").write_text(latest)
         server.misbehave(FILE, cut(100_000), status(403))
         failed = fresh.snakemake("corpus")
         assert failed.returncode != 0
@@ -75,15 +82,8 @@ def test_the_newest_dump_is_downloaded_once_and_gone_on_with(
     assert made["dumps"] == {"enwiki-latest": NAME} and made["parameters"]["dump"] == ["enwiki-latest"]
 
 
-def test_without_a_contact_the_job_says_what_to_write(clone: Callable[[str], Clone]) -> None:
-    fresh = clone(named(CLOSED, "contact: null"))
-    assert job_counts(fresh.made("--dry-run", "corpus").stdout)["download"] == 1
-    failed = fresh.snakemake("corpus")
-    assert failed.returncode != 0
-    assert "corpus: {contact: you@your.org}" in failed.stdout and "Traceback" not in failed.stdout
-
-
 def test_another_extractor_makes_the_text_again_and_is_told(clone: Callable[[str], Clone]) -> None:
+    """Articles and tokens of a finished corpus may be removed. They are made again where a shard needs them."""
     fresh = clone(ONE)
     part = "data/little/articles/part_0000.jsonl"
     fresh.made(part)
@@ -92,9 +92,17 @@ def test_another_extractor_makes_the_text_again_and_is_told(clone: Callable[[str
     assert job_counts(fresh.made(part).stdout) == {"extract": 1}
     assert (fresh.path / part).read_bytes() != theirs
     assert "Nothing to be done" in fresh.made(part).stdout
-    fresh.made("data/little/seq32/manifest.json")
+    fresh.made("corpus")
     manifest = files.read_json(fresh.path / "data/little/seq32/manifest.json")
     assert manifest["parameters"]["extractor"] == "throughline"
+    for folder in ("articles", "tokens"):
+        shutil.rmtree(fresh.path / "data/little" / folder)
+    assert "Nothing to be done" in fresh.made("corpus").stdout
+    shard = fresh.path / "data/little/seq32/training_0000.hdf5"
+    before = content(shard)
+    shard.unlink()
+    fresh.made("corpus")
+    assert same(content(shard), before) and fresh.files("data/little/articles/*.jsonl")
 
 
 def test_a_dump_and_other_text_in_one_corpus(clone: Callable[[str], Clone]) -> None:
@@ -117,27 +125,23 @@ def test_a_dump_and_other_text_in_one_corpus(clone: Callable[[str], Clone]) -> N
     assert len(ids) == len(set(ids)) and (ids // IDS == 1).sum() == 20 and (ids // IDS == 0).sum() > 5
 
 
-def test_a_vocabulary_with_an_address(clone: Callable[[str], Clone], published: Path) -> None:
-    with Server() as server:
-        server.files["/vocab.txt"] = published.read_bytes()
-        url = f"{{url: '{server.address}/vocab.txt', sha256: {files.sha256(published)}}}"
-        fresh = clone(ONE.replace("name: little", f"name: little\n  vocabulary: {url}"))
-        fresh.made("data/little/vocabulary.txt")
-    assert (fresh.path / "data/little/vocabulary.txt").read_bytes() == published.read_bytes()
-
-
-def test_a_cased_vocabulary_keeps_the_capitals(clone: Callable[[str], Clone], published: Path, tmp_path: Path) -> None:
+def test_a_cased_vocabulary_at_an_address_keeps_the_capitals(
+    clone: Callable[[str], Clone], published: Path, tmp_path: Path
+) -> None:
     cased = tmp_path / "cased.txt"
     words = published.read_text().split()
     capitals = [word.title() for word in words if word.isalpha() and word.isascii()]
     cased.write_text("".join(f"{word}\n" for word in (*words, *capitals)))
-    own = f"{{path: '{cased}', sha256: {files.sha256(cased)}}}"
-    text = ONE.replace("name: little", f"name: little\n  vocabulary: {own}")
-    fresh = clone(text)
-    failed = fresh.snakemake("data/little/vocabulary.txt")
-    assert failed.returncode != 0 and "corpus.vocabulary.lower_case is true" in failed.stdout
-    (fresh.path / "small.yaml").write_text(text.replace("}", ", lower_case: false}", 1))
-    fresh.made("data/little/seq32/manifest.json")
+    with Server() as server:
+        server.files["/cased.txt"] = cased.read_bytes()
+        url = f"{{url: '{server.address}/cased.txt', sha256: {files.sha256(cased)}}}"
+        text = ONE.replace("name: little", f"name: little\n  vocabulary: {url}")
+        fresh = clone(text)
+        failed = fresh.snakemake("data/little/vocabulary.txt")
+        assert failed.returncode != 0 and "corpus.vocabulary.lower_case is true" in failed.stdout
+        (fresh.path / "small.yaml").write_text(text.replace("}", ", lower_case: false}", 1))
+        fresh.made("data/little/seq32/manifest.json")
+    assert (fresh.path / "data/little/vocabulary.txt").read_bytes() == cased.read_bytes()
     manifest = files.read_json(fresh.path / "data/little/seq32/manifest.json")
     assert manifest["vocabulary"]["lower_case"] is manifest["parameters"]["lower_case"] is False
     found, _ = tokens.read(fresh.path / "data/little/tokens/training_0000.hdf5")
@@ -230,15 +234,19 @@ def test_finished_shards_without_a_test_cannot_be_checked_for_convergence(
     fresh.made("--dry-run", "--config", "benchmarks={other: {convergence: null}}")
 
 
-def test_finished_shards_that_are_not_there(clone: Callable[[str], Clone], shards: Path, tmp_path: Path) -> None:
+def test_finished_shards_that_are_not_there(shards: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    text = "  text: {model: gpt2-tiny, sequence_length: 48, topologies: [1n1g], batch: {fp32: [4]}, repeats: 1}\n"
-    for configuration, message in (
-        (adopting(tmp_path / "none"), "there is no folder"),
-        (adopting(tmp_path / "empty"), "holds no shards"),
-        (adopting(shards) + text, "holds pairs of sentences for BERT, and a benchmark reads running text"),
-        (adopting(shards, "{32: 6, 128: 20}"), "holds no training shards of 32 tokens with 6 predictions"),
-        (adopting(shards, "{32: 6, 128: 20}"), "64: 10 in 3 files"),
+    for folder, sequences, needed, message in (
+        (tmp_path / "none", {32: 5}, "seq32", "there is no folder"),
+        (tmp_path / "empty", {32: 5}, "seq32", "holds no shards"),
+        (shards, {32: 5}, "bpe", "holds pairs of sentences for BERT, and a benchmark reads running text"),
+        (
+            shards,
+            {32: 6, 128: 20},
+            "seq32",
+            "holds no training shards of 32 tokens with 6 predictions.*64: 10 in 3 files",
+        ),
     ):
-        failed = clone(configuration).snakemake("--dry-run", "corpus")
-        assert failed.returncode != 0 and message in failed.stdout and "Traceback" not in failed.stdout
+        asked = load([], {"corpus": {"dump": {"shards": str(folder)}, "sequences": sequences}}).corpus
+        with pytest.raises(files.UserError, match=f"(?s){message}"):
+            finished_shards(asked, {needed})

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from process_helpers import needs
 from report_fixture import write_series, write_study, write_summaries
 from throughline.files import json_text
 from throughline.report.render import page
@@ -31,12 +32,8 @@ TOPOLOGIES = ((1, 1), (1, 2), (1, 4), (1, 8), (2, 8), (4, 8), (8, 8), (16, 8))
 
 @pytest.fixture(scope="module")
 def browser() -> str:
-    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
-    if found is None:
-        reason = f"no browser: none of {', '.join(BROWSERS)} is installed (apt-get install chromium)"
-        if os.environ.get("THROUGHLINE_REQUIRE_SYSTEM") == "1":
-            pytest.fail(reason)
-        pytest.skip(reason)
+    found = next((path for name in BROWSERS if (path := shutil.which(name))), "")
+    needs(bool(found), f"a browser, such as {BROWSERS[0]} (apt-get install chromium)")
     return found
 
 
@@ -63,14 +60,29 @@ def imported_row(devices: int) -> dict[str, Any]:
 
 def dump(browser: str, report: Path, profile: Path, *flags: str) -> tuple[str, str]:
     """Load the report; return the document after loading, and the browser's messages."""
-    done = subprocess.run(
-        [browser, *FLAGS, *flags, f"--user-data-dir={profile}", "--dump-dom", report.as_uri()],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
+    command = [browser, *FLAGS, *flags, f"--user-data-dir={profile}", "--dump-dom", report.as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     return done.stdout, done.stderr
+
+
+def unprotected(report: Path) -> str:
+    """Return a page without its security policy, so that scripts of tests run in it."""
+    return re.sub(r"<meta http-equiv[^>]*>", "", report.read_text(encoding="utf-8"))
+
+
+def driven(browser: str, report: Path, folder: Path, script: str, *flags: str) -> dict[str, Any]:
+    """Return what a script finds that runs in the page after the page's own script."""
+    tag = f"<script>document.body.dataset.result = JSON.stringify((() => {{ {script} }})());</script></body>"
+    copy = folder / "driven.html"
+    copy.write_text(unprotected(report).replace("</body>", tag), encoding="utf-8")
+    return result_of(dump(browser, copy, folder / "profile", *flags)[0])
+
+
+def result_of(dom: str) -> dict[str, Any]:
+    found = re.search(r'<body data-result="([^"]*)"', dom)
+    assert found
+    result: dict[str, Any] = json.loads(unescape(found[1]))
+    return result
 
 
 def test_with_javascript_tables_sort_and_filter(browser: str, report: Path, tmp_path: Path) -> None:
@@ -83,8 +95,7 @@ def test_with_javascript_tables_sort_and_filter(browser: str, report: Path, tmp_
 
 
 def test_sorting_and_filtering_do_what_they_say(browser: str, report: Path, tmp_path: Path) -> None:
-    """A second script drives the page's own script. This copy of the page has no security policy, so it may run."""
-    drive = """<script>
+    drive = """
       const table = document.querySelector(".benchmark table.results");
       const heading = [...table.tHead.rows[0].cells].find((cell) => cell.textContent.startsWith("samples/s"));
       const order = () => [...table.tBodies[0].rows].map((row) => row.cells[1].textContent).join(" ");
@@ -96,38 +107,22 @@ def test_sorting_and_filtering_do_what_they_say(browser: str, report: Path, tmp_
       field.value = "torch 2n8g";
       field.dispatchEvent(new Event("input"));
       const shown = [...document.querySelectorAll("table.results tbody tr")].filter((row) => !row.hidden).length;
-      document.body.dataset.result = JSON.stringify({up, down, shown, sort: heading.ariaSort});
-    </script></body>"""
-    html = re.sub(r"<meta http-equiv[^>]*>", "", report.read_text(encoding="utf-8")).replace("</body>", drive)
-    copy = tmp_path / "driven.html"
-    copy.write_text(html, encoding="utf-8")
-    dom, _ = dump(browser, copy, tmp_path / "profile")
-    found = re.search(r'data-result="([^"]*)"', dom)
-    assert found
-    result = found[1].replace("&quot;", '"')
-    assert '"up":"1n1g 1n1g 1n2g 1n2g 1n4g 1n4g 1n8g 1n8g 2n8g 2n8g 4n8g"' in result
-    assert '"down":"4n8g 2n8g 2n8g' in result
-    assert '"shown":2' in result  # one row of the benchmark's table, and one of the overview
-    assert '"sort":"descending"' in result
+      return {up, down, shown, sort: heading.ariaSort};"""
+    found = driven(browser, report, tmp_path, drive)
+    assert found["up"] == "1n1g 1n1g 1n2g 1n2g 1n4g 1n4g 1n8g 1n8g 2n8g 2n8g 4n8g"
+    assert found["down"].startswith("4n8g 2n8g 2n8g") and found["sort"] == "descending"
+    assert found["shown"] == 2  # one row of the benchmark's table, and one of the overview
 
 
 def test_nothing_is_wider_than_a_narrow_window(browser: str, report: Path, tmp_path: Path) -> None:
     """Tables scroll inside their frames. Their words are broken into lines, so that columns stay together."""
-    drive = """<script>
+    drive = """
       const wide = [...document.querySelectorAll("main *, header *")].filter((one) => !one.closest(".scroll, pre, svg")
         && one.getBoundingClientRect().right > innerWidth + 1).map((one) => one.outerHTML.slice(0, 80));
       const cells = [...document.querySelectorAll(".words td")].map((one) => one.offsetWidth);
       const names = [...document.querySelectorAll(".results tbody th")].map((one) => one.offsetWidth);
-      const results = {inner: innerWidth, wide, cells: Math.max(...cells), names: Math.min(...names)};
-      document.body.dataset.result = JSON.stringify(results);
-    </script></body>"""
-    html = re.sub(r"<meta http-equiv[^>]*>", "", report.read_text(encoding="utf-8")).replace("</body>", drive)
-    copy = tmp_path / "narrow.html"
-    copy.write_text(html, encoding="utf-8")
-    dom, _ = dump(browser, copy, tmp_path / "profile", "--window-size=500,900")
-    found = re.search(r'data-result="([^"]*)"', dom)
-    assert found
-    result = json.loads(found[1].replace("&quot;", '"'))
+      return {inner: innerWidth, wide, cells: Math.max(...cells), names: Math.min(...names)};"""
+    result = driven(browser, report, tmp_path, drive, "--window-size=500,900")
     assert result["inner"] <= 640, "the window is too wide for the page's narrow form"
     assert result["wide"] == []
     assert 0 < result["cells"] < 640
@@ -156,7 +151,6 @@ def measured(browser: str, html: str, folder: Path, width: int, script: str) -> 
 
     A window of the browser itself is at least 500 pixels wide.
     """
-    html = re.sub(r"<meta http-equiv[^>]*>", "", html)
     outer = folder / f"frame{width}.html"
     outer.write_text(
         f"""<body><iframe style="width: {width}px; height: 900px; border: 0" srcdoc="{escape(html)}"></iframe><script>
@@ -167,10 +161,7 @@ def measured(browser: str, html: str, folder: Path, width: int, script: str) -> 
         encoding="utf-8",
     )
     dom, _ = dump(browser, outer, folder / f"profile{width}", "--window-size=1280,900", "--hide-scrollbars")
-    found = re.search(r'<body data-result="([^"]*)"', dom)
-    assert found
-    result: dict[str, Any] = json.loads(unescape(found[1]))
-    return result
+    return result_of(dom)
 
 
 def test_a_row_keeps_its_name_in_sight_on_a_phone(browser: str, large_report: Path, tmp_path: Path) -> None:
@@ -185,7 +176,7 @@ def test_a_row_keeps_its_name_in_sight_on_a_phone(browser: str, large_report: Pa
         texts: names.map((name) => name.innerText.trim() + " " + style(name, "::after").content),
         away: names.filter((name) => Math.abs(left(name) - left(name.closest(".scroll"))) > 2).length,
       };"""
-    found = measured(browser, large_report.read_text(encoding="utf-8"), tmp_path, 400, script)
+    found = measured(browser, unprotected(large_report), tmp_path, 400, script)
     assert found["width"] <= 400
     assert found["texts"].count('mxnet-horovod "16n8g"') == 5  # in the table of each batch
     assert 'jax "2n8g, fp32, 64"' in found["texts"]
@@ -215,7 +206,7 @@ def test_on_paper_every_table_fits_and_keeps_its_header(
       };"""
     letter = 739  # pixels between the margins that browsers leave on paper of 8.5 inches
     for number, source in enumerate((report, large_report)):
-        html = source.read_text(encoding="utf-8").replace("@media print", "@media all")
+        html = unprotected(source).replace("@media print", "@media all")
         folder = tmp_path / str(number)
         folder.mkdir()
         found = measured(browser, html, folder, letter, script)
@@ -294,7 +285,7 @@ def requested(browser: str, page: Path, profile: Path) -> list[str]:
 
 def test_nothing_is_fetched(browser: str, report: Path, tmp_path: Path) -> None:
     """The page fetches nothing from a network and no file beside it, even without the policy that would prevent it."""
-    html = re.sub(r"<meta http-equiv[^>]*>", "", report.read_text(encoding="utf-8"))
+    html = unprotected(report)
     alone, more = tmp_path / "alone.html", tmp_path / "more.html"
     alone.write_text(html, encoding="utf-8")
     tags = '<img src="beside.png"><script src="http://127.0.0.1:9/far.js"></script></body>'

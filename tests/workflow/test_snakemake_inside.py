@@ -91,11 +91,23 @@ onerror: inside.count_finished()
 """
 
 
-def asked(folder: Path, *words: str) -> dict[str, object]:
+def start(folder: Path, *words: str) -> subprocess.Popen[str]:
+    """Let Snakemake make the file `made` in a folder, without anything of this process's environment."""
     command = [sys.executable, "-m", "snakemake", "--cores", "1", "made", *words]
     variables = {"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/bin:/bin", "HOME": str(folder)}
-    done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    output = subprocess.PIPE
+    return subprocess.Popen(command, cwd=folder, env=variables, stdout=output, stderr=subprocess.STDOUT, text=True)
+
+
+def said(folder: Path, *words: str) -> str:
+    with start(folder, *words) as process:
+        printed, _ = process.communicate()
+    assert process.returncode == 0, printed
+    return printed
+
+
+def asked(folder: Path, *words: str) -> dict[str, object]:
+    said(folder, *words)
     seen: dict[str, object] = json.loads((folder / "seen.json").read_text())
     return seen
 
@@ -129,14 +141,12 @@ def test_everything_is_there_and_says_what_the_user_asked_for(tmp_path: Path) ->
 
 def test_a_job_that_ends_well_after_an_interruption_counts_as_finished(tmp_path: Path) -> None:
     (tmp_path / "Snakefile").write_text(INTERRUPTED)
-    command = [sys.executable, "-m", "snakemake", "--cores", "1", "made"]
-    variables = {"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
-    with subprocess.Popen(command, cwd=tmp_path, env=variables, stderr=subprocess.DEVNULL) as process:
+    with start(tmp_path) as process:
         until(lambda: (tmp_path / "begun").exists())
         process.send_signal(signal.SIGINT)
+        process.communicate()
     assert process.returncode and (tmp_path / "made").read_text() == "done\n"
-    again = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True)
-    assert again.returncode == 0 and "Nothing to be done" in again.stderr
+    assert "Nothing to be done" in said(tmp_path)
 
 
 def test_this_is_the_version_that_the_workflow_was_tried_with() -> None:
@@ -160,10 +170,7 @@ def test_data_that_are_made_again_hide_nothing_behind_them(tmp_path: Path) -> No
     """Data are made again: a record that is missing is made, one that was changed is noticed, another is left alone."""
 
     def made(record_1: str, record_2: str) -> None:
-        command = [sys.executable, "-m", "snakemake", "--cores", "1", "made"]
-        variables = {"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
-        done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
+        said(tmp_path)
         assert (tmp_path / "made").read_text() == record_1 + record_2
 
     (tmp_path / "Snakefile").write_text(BEHIND)
