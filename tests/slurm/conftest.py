@@ -7,24 +7,26 @@ THROUGHLINE_REQUIRE_SYSTEM=1 they fail instead.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import process_helpers
 from clones import ROOT, checkout
 from framework_lab import built
 from throughline.rank import heartbeat
 
+until = functools.partial(process_helpers.until, every_s=0.5)  # Slurm is asked each time
 AT_WORK = ("warm-up", "training")
 TRY = ROOT / "slurm" / "try"
 
@@ -85,30 +87,15 @@ def missing() -> str | None:
     return None
 
 
-class Cluster:
-    """A cluster of four nodes with two cores, and one node with a pretended GPU."""
+class Nodes:
+    """The nodes of a cluster that slurm/try/start.sh has made in a folder. Each has a network namespace of its own."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        variables = os.environ | {"NODES": "4", "GPU_NODES": "1", "CORES": "2", "MEMORY_MB": "16000"}
-        # The shell starts the cluster and waits for the end of its input, which also comes if this process is killed.
-        commands = (
-            '"$0/start.sh" "$1" > "$1.log" 2>&1 && trap "" PIPE && echo started && cat; "$0/stop.sh" "$1" >> "$1.log"'
-        )
-        self.guard = subprocess.Popen(
-            ["sh", "-c", commands, TRY, folder],
-            env=variables,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            start_new_session=True,
-        )
-        assert self.guard.stdout is not None
-        started = self.guard.stdout.readline()
-        assert started, folder.with_name(f"{folder.name}.log").read_text()
-        self.variables = {"SLURM_CONF": str(folder / "etc" / "slurm.conf")}
+        self.folder, self.variables = folder, {"SLURM_CONF": str(folder / "etc" / "slurm.conf")}
         network = dict(line.split("=") for line in (folder / "network").read_text().split())
-        self.namespaces = [f"{network['tag']}-{number}" for number in range(1, 6)]
-        self.names = [f"try{number}" for number in range(1, 6)]
+        numbers = range(1, 1 + int(network["nodes"]))
+        self.names = [f"try{number}" for number in numbers]
+        self.namespaces = [f"{network['tag']}-{number}" for number in numbers]
         self.down: set[str] = set()
 
     def ask(self, *command: str) -> str:
@@ -143,6 +130,28 @@ class Cluster:
         self.down.discard(name)
         subprocess.run([TRY / "node.sh", self.folder, name.removeprefix("try")], check=True)
 
+
+class Cluster(Nodes):
+    """A cluster of four nodes with two cores, and one node with a pretended GPU."""
+
+    def __init__(self, folder: Path) -> None:
+        variables = os.environ | {"NODES": "4", "GPU_NODES": "1", "CORES": "2", "MEMORY_MB": "16000"}
+        # The shell starts the cluster and waits for the end of its input, which also comes if this process is killed.
+        commands = (
+            '"$0/start.sh" "$1" > "$1.log" 2>&1 && trap "" PIPE && echo started && cat; "$0/stop.sh" "$1" >> "$1.log"'
+        )
+        self.guard = subprocess.Popen(
+            ["sh", "-c", commands, TRY, folder],
+            env=variables,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        assert self.guard.stdout is not None
+        started = self.guard.stdout.readline()
+        assert started, folder.with_name(f"{folder.name}.log").read_text()
+        super().__init__(folder)
+
     def stop(self) -> None:
         self.guard.communicate()
         assert self.guard.returncode == 0
@@ -151,10 +160,7 @@ class Cluster:
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     reason = missing()
-    if reason:
-        if os.environ.get("THROUGHLINE_REQUIRE_SYSTEM") == "1":
-            pytest.fail(reason)
-        pytest.skip(reason)
+    process_helpers.needs(reason is None, str(reason))
     made = Cluster(tmp_path_factory.mktemp("cluster"))
     yield made
     made.stop()
@@ -278,13 +284,6 @@ def workers(pids: Iterable[int]) -> Iterator[Worker]:
 def world(topology: str) -> int:
     nodes, _, devices = topology.removesuffix("g").partition("n")
     return int(nodes) * int(devices)
-
-
-def until(done: Callable[[], bool], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.5)
 
 
 @pytest.fixture(scope="session")

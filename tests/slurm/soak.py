@@ -29,11 +29,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from throughline import files, records
-from throughline.study import runs
-from throughline.study.config import load
-
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from slurm.conftest import Nodes  # noqa: E402
+from throughline import files, records  # noqa: E402
+from throughline.study import runs  # noqa: E402
+from throughline.study.config import load  # noqa: E402
+
 CONFIGURATION = """
 corpus: {{name: little, parts: 2, shards: {{training: 2, test: 1}}, sequences: {{32: 5}}, masking: {{dupe_factor: 1}}}}
 runs: {{device: cpu, repeats: {repeats}, steps: {{warmup: 2, timed: 100000, max_total_seconds: 6}}}}
@@ -57,18 +60,8 @@ AWAY_S = 20.0
 DOWN_WORDS = ("power", "scontrol")
 
 
-class Cluster:
-    """The cluster that slurm/try/start.sh has made in a folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        network = dict(line.split("=") for line in (folder / "network").read_text().split())
-        self.tag, self.nodes = network["tag"], int(network["nodes"])
-        self.variables = {"SLURM_CONF": str(folder / "etc" / "slurm.conf")}
-
-    def ask(self, *command: str) -> str:
-        variables = os.environ | self.variables
-        return subprocess.run(command, env=variables, capture_output=True, text=True, check=True).stdout.strip()
+class Losing(Nodes):
+    """The cluster, whose nodes go down by a loss of power or by an order of `scontrol`."""
 
     def busy(self) -> list[str]:
         """Return the nodes that have a job; the nodes of jobs on several nodes come first."""
@@ -76,31 +69,22 @@ class Cluster:
         nodes = [line.split()[1] for line in sorted(listed, reverse=True)]
         return [name for several in nodes for name in self.ask("scontrol", "show", "hostnames", several).split()]
 
-    def jobs(self) -> list[str]:
-        return self.ask("squeue", "--noheader", "--format", "%A").split()
-
-    def processes(self, number: int) -> list[int]:
-        found = subprocess.run(["ip", "netns", "pids", f"{self.tag}-{number}"], capture_output=True, text=True)
-        return [int(pid) for pid in found.stdout.split()]
-
-    def take_down(self, name: str, how: str) -> None:
+    def lose(self, name: str, how: str) -> None:
         if how == "scontrol":
             self.ask("scontrol", "update", f"NodeName={name}", "State=DOWN", "Reason=soak")
-            return
-        for pid in self.processes(int(name.removeprefix("try"))):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        else:
+            self.take_down(name)
 
-    def bring_back(self, name: str, how: str) -> None:
+    def find(self, name: str, how: str) -> None:
         if how == "scontrol":
-            with contextlib.suppress(subprocess.CalledProcessError):  # it is back already
+            with contextlib.suppress(AssertionError):  # it is back already
                 self.ask("scontrol", "update", f"NodeName={name}", "State=RESUME")
-            return
-        subprocess.run([ROOT / "slurm/try/node.sh", self.folder, name.removeprefix("try")], check=True)
+        else:
+            self.bring_back(name)
 
 
 class Soak:
-    def __init__(self, cluster: Cluster, minutes: float, repeats: int) -> None:
+    def __init__(self, cluster: Losing, minutes: float, repeats: int) -> None:
         self.cluster, self.minutes, self.more = cluster, minutes, repeats
         self.path = cluster.folder / "soak" / "project"
         self.temporary = cluster.folder / "soak" / "tmp"
@@ -161,7 +145,7 @@ class Soak:
                 return
             lost_before = len(self.lost)
             if status == -signal.SIGKILL:
-                while self.cluster.jobs():  # the jobs of the killed controller end by themselves
+                while self.cluster.ask("squeue", "--noheader"):  # the jobs of the killed controller end by themselves
                     self.events(None)
                     time.sleep(1)
                 self.call("--unlock")
@@ -202,7 +186,7 @@ class Soak:
             how = DOWN_WORDS[len(self.lost) % 2]
             name = busy[len(self.lost) // 2 % 2 % len(busy)]  # the first node of a run, or its second
             self.say(f"{name} goes down ({how})")
-            self.cluster.take_down(name, how)
+            self.cluster.lose(name, how)
             self.lost.append(how)
             self.away = name, how, time.monotonic()
         elif self.kill_times and controller and self.elapsed() > self.kill_times[0] and self.cluster.busy():
@@ -214,7 +198,7 @@ class Soak:
 
     def come_back(self, wait: bool = False) -> None:
         if self.away and (wait or time.monotonic() - self.away[2] > AWAY_S):
-            self.cluster.bring_back(*self.away[:2])
+            self.cluster.find(*self.away[:2])
             self.away = None
 
     def watch(self) -> None:
@@ -234,8 +218,8 @@ class Soak:
         """Do on every node what every run does first: remove what a run left behind when the node went down."""
         begin = f"import sys; sys.path.insert(0, {str(self.path / 'src')!r})\n"
         begin += "from throughline import temporary\nwith temporary.folder(): pass"
-        for number in range(1, self.cluster.nodes + 1):
-            command = ["srun", "--nodelist", f"try{number}", "--quiet", sys.executable, "-c", begin]
+        for name in self.cluster.names:
+            command = ["srun", "--nodelist", name, "--quiet", sys.executable, "-c", begin]
             subprocess.run(command, env=self.variables, check=True)
 
     def left_running(self) -> Iterator[str]:
@@ -291,7 +275,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--repeats", type=int, default=6, help="how many repeats the workflow asks for at a time")
     given = parser.parse_args()
-    result = Soak(Cluster(given.cluster.resolve()), given.minutes, given.repeats).run()
+    result = Soak(Losing(given.cluster.resolve()), given.minutes, given.repeats).run()
     print(json.dumps(result, indent=1))
     return int(bool(result["faults"]))
 

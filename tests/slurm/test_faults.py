@@ -7,18 +7,14 @@ import os
 import re
 import shutil
 import signal
-from pathlib import Path
 
+from process_helpers import alive
 from slurm.conftest import Project, until
 from throughline import records
 
 
 def target(topology: str, benchmark: str = "long") -> str:
     return f"results/{benchmark}/bz4_fp32/torch/{topology}/run1.json"
-
-
-def alive(pid: int) -> bool:
-    return Path(f"/proc/{pid}").exists()
 
 
 def test_a_killed_rank_a_cancelled_job_and_a_time_limit(finished: tuple[Project, str]) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from process_helpers import needs
 from tests.slurm.conftest import ROOT, missing, until
 
 
@@ -22,10 +22,8 @@ def left(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("moment", ["while it starts", "when it runs"])
 def test_a_killed_process_leaves_no_cluster(tmp_path: Path, moment: str) -> None:
-    if reason := missing():
-        if os.environ.get("THROUGHLINE_REQUIRE_SYSTEM") == "1":
-            pytest.fail(reason)
-        pytest.skip(reason)
+    reason = missing()
+    needs(reason is None, str(reason))
     folder = tmp_path / "cluster"
     code = "import sys, time; from pathlib import Path; from tests.slurm.conftest import Cluster;"
     code += "made = Cluster(Path(sys.argv[1])); print('up', flush=True); time.sleep(900)"

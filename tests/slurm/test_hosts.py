@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 
 import training_fixtures
+from framework_lab import SCRIPT, arguments
 from process_helpers import needs, psutil_that
-from slurm.conftest import ROOT, Cluster, until
+from slurm.conftest import Cluster, until
 from throughline import processes, records
 from throughline.installation import choose, recipe
 
@@ -35,9 +36,7 @@ class Hosts:
         self.folder, self.core = folder, max(os.sched_getaffinity(0))
         self.names = ("try1", "try2")
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / "key")], check=True)
-        known = (cluster.folder / "etc" / "hosts").read_text().splitlines()
-        address = {name: line.split()[0] for line in known for name in line.split()[1:]}
-        settings = "".join(f"Host {name}\n  HostName {address[name]}\n" for name in self.names)
+        settings = "".join(f"Host {name}\n  HostName {cluster.address(name)}\n" for name in self.names)
         settings += f"Host *\n  Port {PORT}\n  IdentityFile {folder}/key\n  StrictHostKeyChecking no\n"
         (folder / "ssh_config").write_text(settings + "  UserKnownHostsFile /dev/null\n")
         self.bin = folder / "bin"
@@ -85,19 +84,14 @@ class Run:
     """A call of run_training.py on two nodes, in a folder that both nodes see."""
 
     def __init__(self, folder: Path, *before: str, **changes: Any) -> None:
-        manifest = training_fixtures.corpus(folder / "data")
-        self.spec = training_fixtures.spec(topology="2n1g", **changes)
-        self.folder, self.record = folder, folder / self.spec.record
-        self.command = [
-            *(*before, sys.executable, str(ROOT / "workflow/scripts/run_training.py"), "--spec", self.spec.canonical),
-            *("--manifest", str(manifest), "--record", str(self.record), "--log", str(folder / self.spec.log)),
-        ]
+        manifest, spec = training_fixtures.corpus(folder / "data"), training_fixtures.spec(topology="2n1g", **changes)
+        self.folder, self.record = folder, folder / spec.record
+        self.command = [*before, sys.executable, SCRIPT, *arguments(spec, folder, manifest)]
 
     def ends(self, status: int, *options: str, **variables: str) -> str:
         """Make the call, which must end with `status`; return its stderr."""
-        environment = os.environ | {"THROUGHLINE_LOCKS": str(self.folder / "locks")}
         done = subprocess.run(
-            [*self.command, *options], cwd=self.folder, env=environment | variables, capture_output=True, text=True,
+            [*self.command, *options], cwd=self.folder, env=os.environ | variables, capture_output=True, text=True,
             timeout=200,
         )  # fmt: skip
         assert done.returncode == status, done.stderr
@@ -161,10 +155,9 @@ def test_a_sampler_that_fails_and_a_launcher_that_is_killed(hosts: Hosts, tmp_pa
     run = horovod_run(tmp_path, hosts="ssh", steps={"timed": 20, "min_window_seconds": 8.0})
     command = [*run.command, "--hosts", *hosts.names]
     fails = psutil_that("import sys\nif sys.argv[2:3] == ['1']: raise OSError('no /proc here')", tmp_path / "psutil")
-    variables = {"THROUGHLINE_LOCKS": str(tmp_path / "locks"), "PATH": f"{hosts.bin}:{os.environ['PATH']}"}
 
     def started() -> subprocess.Popen[bytes]:
-        environment = os.environ | variables | {"PYTHONPATH": fails}
+        environment = os.environ | {"PATH": f"{hosts.bin}:{os.environ['PATH']}", "PYTHONPATH": fails}
         made = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL)
         until(lambda: len(at_work(tmp_path, "launch.agent")) == 2 and bool(at_work(tmp_path, "rank.worker")), 180)
         return made
