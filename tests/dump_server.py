@@ -97,7 +97,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def proper(self, data: bytes, send: int | None = None, pause_s: float = 0) -> None:
         """Send the file, or the requested range of it; only the first `send` bytes if `send` is given."""
-        headers = {"Content-Type": "text/html" if self.path.endswith("/") else "application/octet-stream"}
+        headers = {"Content-Type": "text/html" if self.path.endswith(("/", ".html")) else "application/octet-stream"}
         begin = 0
         asked = self.headers.get("Range", "")
         if asked and self.server.ranges:

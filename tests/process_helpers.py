@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,19 @@ def needs(there: bool, what: str) -> None:
     """Skip the test if the system lacks `what`. Fail it in continuous integration, where nothing may be missing."""
     if not there:
         (pytest.fail if os.environ.get("THROUGHLINE_REQUIRE_SYSTEM") == "1" else pytest.skip)(f"needs {what}")
+
+
+@contextlib.contextmanager
+def mounted(folder: Path, options: str, *there: str) -> Iterator[Path]:
+    """Mount a tmpfs at `folder`. `there`: a command that runs `mount` in another place, such as `nsenter`."""
+    folder.mkdir(exist_ok=True)
+    command = [*there, "mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
+    if subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("no file system can be mounted here")
+    try:
+        yield folder
+    finally:
+        subprocess.run([*there, "umount", "--lazy", str(folder)], check=True)
 
 
 def psutil_that(does: str, folder: Path) -> str:

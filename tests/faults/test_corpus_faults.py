@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import h5py
@@ -18,7 +17,7 @@ import pytest
 
 from corpus_helpers import content_digest, documents, read_shard, same, tiny_vocabulary, write_tokens
 from dump_server import Server, slow
-from process_helpers import until
+from process_helpers import mounted, until
 from throughline import files, handover, processes
 from throughline.corpus.source import dumps
 from throughline.corpus.text import tokens
@@ -150,19 +149,6 @@ def test_a_limit_of_sizes(source: Path, whole: bytes, tmp_path: Path) -> None:
     ended(shard(source, tmp_path))
 
 
-@contextlib.contextmanager
-def mounted(folder: Path, options: str) -> Iterator[Path]:
-    """Mount a tmpfs at `folder`. Skip the test if this user may not mount it."""
-    folder.mkdir(exist_ok=True)
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], capture_output=True, text=True)
-    if done.returncode:
-        pytest.skip(f"no file system can be mounted here ({done.stderr.strip()})")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
-
-
 def test_a_full_disk(source: Path, tmp_path: Path) -> None:
     with mounted(tmp_path / "data", "size=512k") as data:
         output = ended(shard(source, tmp_path), 1)
@@ -218,6 +204,15 @@ def extraction(folder: Path, dump: Path, *options: object) -> subprocess.Popen[s
     return started("extract", "--cut", "cut.json", "--part", 0, *outputs, *options, folder=folder)
 
 
+def descendants(pid: int) -> list[int]:
+    """Return the descendants of a process, parents first. To look at all processes would take too long here."""
+    found = []
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        with contextlib.suppress(FileNotFoundError):
+            found += [int(child), *descendants(int(child))]
+    return found
+
+
 def is_extractor(pid: int) -> bool:
     return b"WikiExtractor" in processes.command_line(pid)
 
@@ -228,10 +223,10 @@ def test_kill_9_of_the_extractor(tmp_path: Path, number: int) -> None:
     below: list[int] = []
 
     def running() -> bool:
-        below[:] = [pid for pid in processes.descendants(process.pid) if is_extractor(pid)]
+        below[:] = [pid for pid in descendants(process.pid) if is_extractor(pid)]
         return len(below) >= 4 and bool(hidden(tmp_path / "out"))
 
-    until(running)
+    until(running, every_s=0.001)
     os.kill(below[number], signal.SIGKILL)
     output = ended(process, 1)
     assert "wikiextractor" in output or "text extraction" in output

@@ -12,20 +12,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from test_training_faults import Launched
 
 import report_fixture
 import training_fixtures
-from process_helpers import psutil_that
+from process_helpers import mounted, psutil_that
 from throughline import records
 
 SPIN = "while True: pass"
-
-
-@pytest.fixture
-def manifest(tmp_path: Path) -> Path:
-    return training_fixtures.corpus(tmp_path / "data" / "sample" / "seq32")
 
 
 @contextlib.contextmanager
@@ -89,19 +83,10 @@ def test_too_little_memory_for_all_ranks_is_refused(tmp_path: Path, manifest: Pa
 
 
 def test_a_disk_without_room_is_refused(tmp_path: Path, manifest: Path) -> None:
-    folder = tmp_path / "results"
-    folder.mkdir()
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)], capture_output=True, text=True
-    )
-    if done.returncode:
-        pytest.skip(f"no file system can be mounted here ({done.stderr.strip()})")
-    try:
+    with mounted(tmp_path / "results", "size=4m"):
         run = Launched(tmp_path, manifest)
         errors = run.end(1)
         assert "too little disk: " in errors and "make room" in errors and not run.record.exists()
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 def test_a_changed_machine_is_refused_when_strict(tmp_path: Path, manifest: Path) -> None:

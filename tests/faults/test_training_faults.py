@@ -43,11 +43,6 @@ def compiled_fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 
 
-@pytest.fixture
-def manifest(tmp_path: Path) -> Path:
-    return training_fixtures.corpus(tmp_path / "data" / "sample" / "seq32")
-
-
 def ranks_below(launcher: int) -> dict[int, int]:
     """Map each rank to its process id. A rank that ends meanwhile, as in a run that fails, is left out."""
     pids = {}

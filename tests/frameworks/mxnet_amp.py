@@ -1,24 +1,28 @@
-"""Helper process, in MXNet's environment: mixed precision (AMP), as far as a CPU shows it.
+"""Helper process, in MXNet's environment: mixed precision (AMP), as far as a CPU shows it, and GluonNLP's optimizer.
 
 `types bert resnet`: for each model a line, the types that the outputs of each operation have.
 `steps` and specifications (JSON): for each the same step with and without AMP's loss scaler, in fp32, because a CPU has
 no fp16, and then a step that overflows. A line says by how much the weights differ, and what the overflow did.
+`bertadam` and settings of the optimizer (JSON): the weights after the same updates by ours and by GluonNLP's.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from types import SimpleNamespace
 from typing import Any
 
+import gluonnlp
 import mxnet as mx
 import numpy as np
 from mxnet.contrib import amp
 from mxnet.contrib.amp.loss_scaler import LossScaler
 
 from throughline import frameworks, workloads
+from throughline.frameworks.mxnet_horovod import optimizers
 from throughline.frameworks.rank import load
-from throughline.spec import RunSpec
+from throughline.spec import Optimizer, RunSpec, read
 from throughline.workloads import resnet
 from throughline.workloads.bert import in_mxnet as bert
 from throughline.workloads.resnet import in_mxnet
@@ -96,12 +100,33 @@ def stepped(spec: RunSpec) -> dict[str, Any]:
     return {**found, "skipped": rank.skipped()}
 
 
+def updated(settings: Optimizer) -> dict[str, Any]:
+    assert gluonnlp.optimizer.BERTAdam, "its import has registered it"
+    weights = []
+    given = {"learning_rate": settings.learning_rate, "wd": settings.weight_decay, "epsilon": settings.epsilon}
+    ours = optimizers.build(settings, [SimpleNamespace(shape=(3, 4), wd_mult=1.0)])
+    for update in (ours, mx.optimizer.create("bertadam", **given)):
+        mx.random.seed(1)
+        weight = mx.nd.random.normal(shape=(3, 4))
+        state = update.create_state(0, weight)
+        for _ in range(5):
+            update.update(0, weight, mx.nd.random.normal(shape=(3, 4)), state)
+        weights.append(weight.asnumpy().tolist())
+    return {"weights": weights}
+
+
 def main() -> None:
     what, *asked = sys.argv[1:]
     if what == "types":
         amp.init("float16")  # before the models are made, as a rank does
     for one in asked:
-        told = types(one) if what == "types" else stepped(frameworks.specification(json.loads(one)))
+        match what:
+            case "types":
+                told: dict[str, Any] = types(one)
+            case "steps":
+                told = stepped(frameworks.specification(json.loads(one)))
+            case _:
+                told = updated(read(Optimizer, json.loads(one)))
         print(json.dumps(told))
 
 

@@ -9,10 +9,7 @@ import pytest
 
 import training_fixtures
 from throughline import workloads
-
-torch = pytest.importorskip("torch")
-
-from throughline.frameworks.torch.ddp import TorchDDP  # noqa: E402
+from throughline.frameworks.torch.ddp import TorchDDP
 
 SIZES = {
     "vocab_size": 512, "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 4, "num_attention_heads": 4,

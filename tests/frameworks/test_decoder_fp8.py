@@ -9,13 +9,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 
 import training_fixtures
 from throughline import frameworks, workloads
 from throughline.checks import equivalence
 from throughline.spec import RunSpec
-
-torch = pytest.importorskip("torch")
 
 SIZES = {
     "model_type": "llama", "vocab_size": 512, "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 2,

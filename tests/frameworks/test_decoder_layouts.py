@@ -8,8 +8,11 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import decoder_layouts
 import numpy as np
 import pytest
+import torch
+from decoder_layouts import CASES, KINDS
 
 import rank_helpers
 from throughline import frameworks
@@ -19,12 +22,8 @@ from throughline.spec import RunSpec, Topology
 from throughline.workloads import Unsupported
 from throughline.workloads.hugging_face import architecture
 
-torch = pytest.importorskip("torch")
-
 HELPER = Path(__file__).with_name("decoder_layouts.py")
 
-import decoder_layouts  # noqa: E402
-from decoder_layouts import CASES, KINDS  # noqa: E402
 
 MIXTURES = ("qwen2_moe", "qwen3_moe", "mixtral", "gpt_oss")
 VALUES = {

@@ -109,12 +109,6 @@ def test_the_feature_matrix_is_up_to_date() -> None:
         assert all(shown.count(f"<!-- {name} -->") == 1 and content in shown for name, content in places.items())
 
 
-def test_one_preset_has_every_framework() -> None:
-    preset = (ROOT / "presets/frameworks.yaml").read_text()
-    (listed,) = re.findall(r"^    frameworks: \[(.*)\]$", preset, re.MULTILINE)
-    assert sorted(listed.split(", ")) == list(frameworks.NAMES)
-
-
 def test_an_environment_is_named_by_its_pins_and_patches(pins: Path) -> None:
     """What only describes it, and a wheel for one more platform, build nothing again."""
     source = '[[source]]\nrequirement = "x==1"\npatch = "p.patch"\nvariables = { A = "1" }\n'

@@ -1,4 +1,5 @@
-"""Mixed precision in MXNet, as far as a CPU shows it: the types of all operations, and steps with the loss scaler."""
+"""Mixed precision in MXNet, as far as a CPU shows it: the types of all operations, and steps with the loss scaler. And
+its optimizer `bertadam`."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import json
 
 import training_fixtures
 from framework_lab import helped
+from throughline.spec import Optimizer, values
 
 TYPES = {
     "bert": (
@@ -42,3 +44,12 @@ def test_the_loss_scale_changes_no_update_and_an_overflow_makes_none() -> None:
         assert found["moved"] > 1e-4 and found["differ"] < 1e-4 * found["moved"], spec.optimizer
         assert found["still"] and found["scale"] == 2**15, spec.optimizer
         assert found["finite"] and found["skipped"] == 1, "gradients are zero again after an overflow"
+
+
+def test_bertadam_is_gluonnlps_to_the_last_bit() -> None:
+    """Both call one kernel with the same arguments. GluonNLP can also hand several weights at once to another kernel,
+    which rounds in another way. That is switched off."""
+    settings = Optimizer(name="bertadam", learning_rate=0.01, weight_decay=0.1)
+    alone = {"MXNET_OPTIMIZER_AGGREGATION_SIZE": "1"}
+    (told,) = helped("mxnet-horovod", "mxnet_amp.py", "bertadam", json.dumps(values(settings)), **alone)
+    assert told["weights"][0] == told["weights"][1]

@@ -24,8 +24,6 @@ from throughline.workloads import faces as faces_workload
 from throughline.workloads import wide_deep
 from throughline.workloads.faces import SIDE
 
-pytest.importorskip("torch")
-
 
 def asked(steps: int, block: dict[str, Any], **sections: Any) -> RunSpec:
     runs = {"device": "cpu", "repeats": 1, "steps": {"warmup": 1, "timed": steps}}

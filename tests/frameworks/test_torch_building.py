@@ -6,13 +6,11 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
+import torch
 
 import training_fixtures
 from throughline import workloads
-
-torch = pytest.importorskip("torch")
-
-from throughline.frameworks.torch import building  # noqa: E402
+from throughline.frameworks.torch import building
 
 SPECS: list[dict[str, Any]] = [
     {"model": "bert-tiny"},

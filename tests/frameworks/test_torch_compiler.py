@@ -5,14 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 
 import training_fixtures
-from throughline.workloads import bert
-
-torch = pytest.importorskip("torch")
-
-from throughline.frameworks.torch.ddp import TorchDDP  # noqa: E402
-from throughline.workloads import in_torch_compiler  # noqa: E402
+from throughline.frameworks.torch.ddp import TorchDDP
+from throughline.workloads import bert, in_torch_compiler
 
 
 def rank_of(**options: Any) -> TorchDDP:

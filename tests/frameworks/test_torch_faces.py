@@ -8,16 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch_faces import BATCH, CASES, EMBEDDING, TRAINED, WORLDS, batches, drawn, spec
 
 import rank_helpers
 from throughline.checks import reference
-
-torch = pytest.importorskip("torch")
-
-from torch_faces import BATCH, CASES, EMBEDDING, TRAINED, WORLDS, batches, drawn, spec  # noqa: E402
-
-from throughline.workloads.faces import MARGINS, SCALE, Parameters  # noqa: E402
-from throughline.workloads.faces.in_torch_classifier import Classifier  # noqa: E402
+from throughline.workloads.faces import MARGINS, SCALE, Parameters
+from throughline.workloads.faces.in_torch_classifier import Classifier
 
 HELPER = Path(__file__).with_name("torch_faces.py")
 Told = dict[int, list[dict[str, dict[str, Any]]]]

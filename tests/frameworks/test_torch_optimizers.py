@@ -7,14 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 
+from throughline.checks import reference
+from throughline.frameworks.torch import norms
+from throughline.frameworks.torch import optimizers as torch_optimizers
 from throughline.spec import Optimizer
-
-torch = pytest.importorskip("torch")
-
-from throughline.checks import reference  # noqa: E402
-from throughline.frameworks.torch import norms  # noqa: E402
-from throughline.frameworks.torch import optimizers as torch_optimizers  # noqa: E402
 
 SETTINGS = Optimizer(name="lamb", learning_rate=0.01, weight_decay=0.1)
 

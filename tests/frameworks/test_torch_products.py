@@ -7,16 +7,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
 
 import training_fixtures
-
-torch = pytest.importorskip("torch")
-
-from torch import Tensor  # noqa: E402
-from torch.nn import functional  # noqa: E402
-
-from throughline.frameworks.torch import products  # noqa: E402
-from throughline.frameworks.torch.ddp import TorchDDP  # noqa: E402
+from throughline.frameworks.torch import products
+from throughline.frameworks.torch.ddp import TorchDDP
 
 HALVES = (torch.float16, torch.bfloat16)
 

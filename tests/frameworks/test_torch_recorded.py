@@ -8,17 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+import torch_again
 
 import training_fixtures
 from throughline import frameworks, workloads
+from throughline.frameworks.torch import recorded
+from throughline.frameworks.torch.ddp import TorchDDP
 from throughline.workloads import Unsupported
-
-torch = pytest.importorskip("torch")
-
-import torch_again  # noqa: E402
-
-from throughline.frameworks.torch import recorded  # noqa: E402
-from throughline.frameworks.torch.ddp import TorchDDP  # noqa: E402
 
 SCHEDULE = {"name": "linear", "warmup_steps": 2, "total_steps": 6}
 RATE = 2.0**-13

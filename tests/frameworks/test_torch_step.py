@@ -10,19 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch_reading import Reading
 
 import training_fixtures
 from framework_lab import helped
 from throughline import workloads
-from throughline.workloads import bert
-
-torch = pytest.importorskip("torch")
-
-from torch_reading import Reading  # noqa: E402
-
-from throughline.frameworks.torch.ddp import TorchDDP  # noqa: E402
-from throughline.rank.data import Loader  # noqa: E402
-from throughline.workloads import Unsupported, in_torch_attention  # noqa: E402
+from throughline.frameworks.torch.ddp import TorchDDP
+from throughline.rank.data import Loader
+from throughline.workloads import Unsupported, bert, in_torch_attention
 
 KERNELS = ("flash", "mem_efficient", "math", "cudnn")
 

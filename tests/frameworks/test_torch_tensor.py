@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch_tensor import BATCH, EXACT, STEPS, VOCABULARY, WORLD, micro_batches, spec
 
 import rank_helpers
 import training_fixtures
@@ -20,11 +22,8 @@ from throughline.rank import convergence
 from throughline.spec import Topology
 from throughline.workloads import gpt2
 
-torch = pytest.importorskip("torch")
-
 HELPER = Path(__file__).with_name("torch_tensor.py")
 
-from torch_tensor import BATCH, EXACT, STEPS, VOCABULARY, WORLD, micro_batches, spec  # noqa: E402
 
 Told = dict[str, list[dict[str, Any]]]
 """A case's name -> the results of each rank."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import training_fixtures
 from framework_lab import ran
@@ -25,7 +26,6 @@ from throughline.workloads import micro
 
 def run(place: Path, **block: Any) -> records.RunRecord:
     """Return the record of a whole run with two ranks."""
-    pytest.importorskip("torch")
     usual = {"topologies": ["1n2g"], "steps": {"warmup": 2, "timed": 5}, "batch": {"fp32": [1]}}
     usual |= {"device": "cpu", "repeats": 1, "min_seconds": 0.01}
     (spec,) = runs.expand(load([], {"benchmarks": {"b": {**usual, **block}}}))
@@ -93,7 +93,6 @@ def test_the_page_gives_no_device_a_share_of_a_call(together: records.RunRecord,
 @pytest.mark.skipif("amx_bf16" not in Path("/proc/cpuinfo").read_text(), reason="no units for bf16 in this processor")
 def test_products_that_a_processor_rounds_to_bf16_are_no_fp32() -> None:
     """PyTorch rounds the operands of fp32 if it may. So a single setting makes another type of all products."""
-    torch = pytest.importorskip("torch")
     spec = training_fixtures.spec()
     rank = load_rank("torch")(spec, 0, 0, 1, "cpu")
     before = torch.get_float32_matmul_precision()

@@ -9,15 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch_wide_deep import COLUMNS, STEPS, TABLES, UPDATES, VOCABULARY, WORLDS, batch, spec
 
 import rank_helpers
 from throughline.checks import reference
 
-torch = pytest.importorskip("torch")
-
 HELPER = Path(__file__).with_name("torch_wide_deep.py")
 
-from torch_wide_deep import COLUMNS, STEPS, TABLES, UPDATES, VOCABULARY, WORLDS, batch, spec  # noqa: E402
 
 Told = dict[int, list[dict[tuple[str, str], dict[str, Any]]]]
 """Number of ranks -> the results of each rank, by table and update."""

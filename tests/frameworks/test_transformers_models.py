@@ -83,16 +83,3 @@ def test_masked_words_of_an_encoder(tmp_path: Path) -> None:
     assert (record.status, record.reason) == ("ok", None)
     assert record.settings is not None and record.settings["attention"].endswith("eager")
     assert record.work is not None and record.work.real_token_share is not None and record.work.real_token_share < 1
-
-
-@pytest.mark.parametrize("block", ["decoder_mixture", "decoder_tensor"])
-def test_the_preset_of_small_decoders(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its first run of a block, with synthetic batches and fewer steps."""
-    monkeypatch.chdir(ROOT)
-    short = {"steps": {"warmup": 1, "timed": 3, "max_total_seconds": None}}
-    config = load([ROOT / "presets/decoder-cpu.yaml"], {"runs": short})
-    chosen = config.model_copy(update={"benchmarks": {block: config.benchmarks[block]}})
-    record = measured(tmp_path, chosen, tokens(tmp_path))
-    assert (record.status, record.reason) == ("ok", None)
-    assert record.loss is not None and all(loss is not None and 9 < loss < 12 for loss in record.loss)
-    assert record.work is not None and record.work.flops_per_sample

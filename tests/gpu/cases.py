@@ -33,14 +33,8 @@ SMALL: dict[str, dict[str, Any]] = {
     "bert": {"sequence_length": 32, "predictions": 5},
     "gpt2": {"sequence_length": 32},
     "resnet": {"image": 64, "classes": 100},
-    "wide_deep": {
-        "vocabulary": 10_000,
-        "embedding": 16,
-        "table": "replicated",
-        "update": "lazy",
-        "hidden": 2,
-        "width": 64,
-    },
+    "wide_deep": {"vocabulary": 10_000, "embedding": 16, "table": "replicated", "update": "lazy"}
+    | {"hidden": 2, "width": 64},
     "faces": {"classes": 1000, "classifier": "data_parallel"},
     "layers": {"sequence_length": 64, "min_seconds": 0.01},
     "micro": {"sizes": [256], "min_seconds": 0.01},

@@ -44,14 +44,10 @@ def alone() -> Iterator[str]:
         "optimizer=sgd",
     )
     everywhere += ("gradient_accumulation=2", "optimizer=lamb clip=global_norm")
+    recomputed = "activation_checkpointing=true"
     more = {
-        "bert-tiny": (
-            "dropout=0",
-            "remove_padding=true",
-            "activation_checkpointing=true",
-            "remove_padding=true activation_checkpointing=true",
-        ),
-        "gpt2-tiny": ("dropout=0", "activation_checkpointing=true"),
+        "bert-tiny": ("dropout=0", "remove_padding=true", recomputed, f"remove_padding=true {recomputed}"),
+        "gpt2-tiny": ("dropout=0", recomputed),
         "resnet-tiny": ("channels_last=false",),
     }
     for model, options in more.items():
@@ -62,14 +58,8 @@ def alone() -> Iterator[str]:
 
 def together() -> Iterator[str]:
     """Eight ranks with whole replicas: every kind of sharding."""
-    options = (
-        "",
-        "optimizer=lamb",
-        "clip=norm",
-        "clip=global_norm",
-        "gradient_accumulation=2",
-        "activation_checkpointing=true",
-    )
+    options = ("", "optimizer=lamb", "clip=norm", "clip=global_norm", "gradient_accumulation=2")
+    options += ("activation_checkpointing=true",)
     for precision, sharding, option in product(HALF, SHARDINGS, options):
         yield f"bert-tiny {precision} ranks=8 sharding={sharding} {option}"
     for sharding in SHARDINGS:
@@ -84,14 +74,8 @@ def together() -> Iterator[str]:
 
 def split() -> Iterator[str]:
     """Eight ranks of which two or four share a replica."""
-    options = (
-        "",
-        "activation_checkpointing=true",
-        "sharding=zero1",
-        "clip=global_norm",
-        "optimizer=lamb",
-        "gradient_accumulation=2",
-    )
+    options = ("", "activation_checkpointing=true", "sharding=zero1", "clip=global_norm", "optimizer=lamb")
+    options += ("gradient_accumulation=2",)
     for precision, tensor, option in product(HALF, (2, 4), options):
         yield f"gpt2-tiny {precision} ranks=8 tensor_parallel={tensor} {option}"
 
@@ -116,13 +100,8 @@ def decoders() -> Iterator[str]:
     for precision, option in product(("fp32", *HALF), ("", "gradient_accumulation=2", "activation_checkpointing=true")):
         yield f"llama-tiny {precision} {option}"
         yield f"mixture-tiny {precision} {option}"
-    for option in (
-        "",
-        "sharding=zero1",
-        "sharding=full_shard",
-        "tensor_parallel=2",
-        "sharding=full_shard tensor_parallel=2",
-    ):
+    cut = "tensor_parallel=2"
+    for option in ("", "sharding=zero1", "sharding=full_shard", cut, f"sharding=full_shard {cut}"):
         yield f"llama-tiny bf16 ranks=8 {option}"
     yield "mixture-tiny bf16 ranks=8 sharding=full_shard"
     yield "llama-tiny fp8"

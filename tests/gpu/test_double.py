@@ -111,11 +111,6 @@ def test_the_library_is_compiled_once_and_exports_no_name_of_the_language(librar
     assert "cudaMalloc" in names and not [name for name in names if name.startswith("_Z")]
 
 
-def test_it_says_that_it_is_a_double(drive: Drive) -> None:
-    program = "c.null_cuda_present.restype = ctypes.c_char_p; print(c.null_cuda_present().decode())"
-    assert drive(program) == "a fake CUDA driver that computes nothing\n"
-
-
 @pytest.mark.parametrize(
     ("capability", "name", "processors", "shared"),
     [
@@ -139,18 +134,6 @@ def test_a_card_by_its_capability(drive: Drive, capability: str, name: str, proc
     assert drive(program, NULL_CUDA_MAJOR=major, NULL_CUDA_MINOR=minor) == (
         f"{name}|{major}|{minor}|{processors}|{shared}|"
     )
-
-
-def test_variables_replace_what_a_card_says(drive: Drive) -> None:
-    program = """
-        text, value, free, total = ctypes.create_string_buffer(99), ctypes.c_int(), size(), size()
-        c.cuDeviceGetName(text, 99, 0)
-        c.cudaDeviceGetAttribute(ctypes.byref(value), 16, 0)
-        c.cudaMemGetInfo(ctypes.byref(free), ctypes.byref(total))
-        assert (text.value, value.value, total.value) == (b"Another", 3, 100 * MIB)
-        assert c.cudaSetDevice(1) == 0 and c.cudaSetDevice(2) == 101
-    """
-    drive(program, NULL_CUDA_NAME="Another", NULL_CUDA_SMS=3, NULL_CUDA_MIB=100, NULL_CUDA_DEVICES=2)
 
 
 def test_memory_has_an_end_on_each_card_and_comes_back(drive: Drive) -> None:
@@ -461,21 +444,6 @@ def test_a_matrix_tells_what_it_was_told(drive: Drive) -> None:
         assert batch.value == 4
         assert c.cublasLtMatrixLayoutGetAttribute(layout, 9, ctypes.byref(rows), size(8), None) == 7
     """)
-
-
-def test_a_program_that_opens_cuda_by_its_name_gets_the_double(library: Path) -> None:
-    program = dedent("""
-        import ctypes
-        opened = ctypes.CDLL("libcudart.so.12")
-        print(opened.cudaSetDevice(99), hasattr(opened, "null_cuda_present"))
-        print(hasattr(ctypes.CDLL("libz.so.1"), "null_cuda_present"))
-    """)
-    preloaded = f"{library.parent / 'libcudaopened.so'}:{library}"
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=os.environ | {"LD_PRELOAD": preloaded}, capture_output=True, text=True,
-        check=True,
-    )  # fmt: skip
-    assert done.stdout.split() == ["101", "True", "False"]
 
 
 def test_a_trace_has_every_call_in_its_order(drive: Drive, tmp_path: Path) -> None:

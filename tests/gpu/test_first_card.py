@@ -37,7 +37,7 @@ def test_the_ten_minutes_work_on_the_fake_driver(tmp_path: Path) -> None:
     nvml = nvml_double.build(tmp_path / "nvml")
     given = lane.variables(
         PYTHONPATH=str(site(tmp_path / "site")), NULL_CUDA_DEVICES="1", NVML_DOUBLE="count=1",
-        LD_LIBRARY_PATH=f"{nvml}{os.pathsep}{lane.double()}", THROUGHLINE_LOCKS=str(tmp_path),
+        LD_LIBRARY_PATH=f"{nvml}{os.pathsep}{lane.double()}",
     )  # fmt: skip
     words = ["--tiny", "--output", str(output), "--seconds", "3000"]
     command = [str(lane.python()), str(clone / "tests/gpu/first_card.py"), *words]

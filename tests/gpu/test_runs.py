@@ -44,8 +44,7 @@ class Dry:
         lane.believe(folder / "src/throughline", trusting, probing)
 
     def variables(self, **more: str) -> dict[str, str]:
-        locks = {"THROUGHLINE_LOCKS": str(self.lab.folder)}
-        return nvml_double.variables(self.nvml, count=lane.DEVICES) | locks | more
+        return nvml_double.variables(self.nvml, count=lane.DEVICES) | more
 
     def launch(self, *, more: dict[str, str] | None = None, **changes: Any) -> tuple[str, dict[str, Any]]:
         """Make a run; return what the launcher said, and the record."""

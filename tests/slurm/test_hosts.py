@@ -18,7 +18,7 @@ import pytest
 
 import training_fixtures
 from framework_lab import SCRIPT, arguments
-from process_helpers import needs, psutil_that
+from process_helpers import mounted, needs, psutil_that
 from slurm.conftest import Cluster, until
 from throughline import processes, records
 from throughline.installation import choose, recipe
@@ -109,20 +109,6 @@ def limited(pid: int) -> Iterator[None]:
         resource.prlimit(pid, resource.RLIMIT_DATA, before)
 
 
-@contextlib.contextmanager
-def small_disk(daemon: int, folder: Path) -> Iterator[None]:
-    """Mount a disk of 4 MB at `folder` on the host of `daemon`, where its temporary files lie."""
-    there = ["nsenter", "-t", str(daemon), "-m"]
-    mounted = subprocess.run(
-        [*there, "mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)], capture_output=True
-    )
-    needs(mounted.returncode == 0, "mounting a file system")
-    try:
-        yield
-    finally:
-        subprocess.run([*there, "umount", "--lazy", str(folder)], check=True)
-
-
 def horovod_run(folder: Path, *before: str, **changes: Any) -> Run:
     """Return a call with torch-horovod, of a window that is long enough to be sampled."""
     marker = Path(choose.ready("torch-horovod") or "")
@@ -185,7 +171,7 @@ def test_a_run_over_ssh_and_what_refuses_it_on_the_second_host(hosts: Hosts, tmp
     path, options = f"{hosts.bin}:{os.environ['PATH']}", ("--hosts", *hosts.names)
     with limited(hosts.daemons[1].pid):
         assert f"entry 2 of runs.hosts: {LIMITED}" in run.ends(1, *options, PATH=path)
-    with small_disk(hosts.daemons[1].pid, hosts.folder / "try2"):
+    with mounted(hosts.folder / "try2", "size=4m", "nsenter", "-t", str(hosts.daemons[1].pid), "-m"):  # temporary files
         assert "entry 2 of runs.hosts: too little disk: " in run.ends(1, *options, PATH=path)
     other = subprocess.Popen(["taskset", "-c", str(hosts.core), sys.executable, "-c", "while True: pass"])
     try:

@@ -240,12 +240,7 @@ def test_finished_shards_that_are_not_there(shards: Path, tmp_path: Path) -> Non
         (tmp_path / "none", {32: 5}, "seq32", "there is no folder"),
         (tmp_path / "empty", {32: 5}, "seq32", "holds no shards"),
         (shards, {32: 5}, "bpe", "holds pairs of sentences for BERT, and a benchmark reads running text"),
-        (
-            shards,
-            {32: 6, 128: 20},
-            "seq32",
-            "holds no training shards of 32 tokens with 6 predictions.*64: 10 in 3 files",
-        ),
+        (shards, {32: 6, 128: 20}, "seq32", "no training shards of 32 tokens with 6 predictions.*64: 10 in 3 files"),
     ):
         asked = load([], {"corpus": {"dump": {"shards": str(folder)}, "sequences": sequences}}).corpus
         with pytest.raises(files.UserError, match=f"(?s){message}"):

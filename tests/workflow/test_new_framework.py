@@ -58,6 +58,9 @@ def test_a_framework_with_a_new_library_is_compared(clone: Callable[[str], Clone
     assert any("they do not do the same work" in text for text in summary.frameworks["torch"]["1n1g"].warnings)
     report = (made.path / "results/report.html").read_text(encoding="utf-8")
     assert "fake (unequal)" in report
+    tables = made.path / "results/both/tables"
+    assert ",different," in (tables / "throughput.csv").read_text()
+    assert all("fake (unequal)" in (tables / name).read_text() for name in ("throughput.md", "throughput.tex"))
     assert "Nothing to be done" in made.made("results/report.html").stdout
 
 

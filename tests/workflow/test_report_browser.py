@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-import os
 import re
 import shutil
 import subprocess
-import threading
 from html import escape, unescape
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dump_server import Server
 from process_helpers import needs
 from report_fixture import write_series, write_study, write_summaries
 from throughline.files import json_text
@@ -58,9 +56,9 @@ def imported_row(devices: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def dump(browser: str, report: Path, profile: Path, *flags: str) -> tuple[str, str]:
-    """Load the report; return the document after loading, and the browser's messages."""
-    command = [browser, *FLAGS, *flags, f"--user-data-dir={profile}", "--dump-dom", report.as_uri()]
+def dump(browser: str, address: str, profile: Path, *flags: str) -> tuple[str, str]:
+    """Load a page; return the document after loading, and the browser's messages."""
+    command = [browser, *FLAGS, *flags, f"--user-data-dir={profile}", "--dump-dom", address]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     return done.stdout, done.stderr
 
@@ -75,18 +73,17 @@ def driven(browser: str, report: Path, folder: Path, script: str, *flags: str) -
     tag = f"<script>document.body.dataset.result = JSON.stringify((() => {{ {script} }})());</script></body>"
     copy = folder / "driven.html"
     copy.write_text(unprotected(report).replace("</body>", tag), encoding="utf-8")
-    return result_of(dump(browser, copy, folder / "profile", *flags)[0])
+    return dict(result_of(dump(browser, copy.as_uri(), folder / "profile", *flags)[0]))
 
 
-def result_of(dom: str) -> dict[str, Any]:
+def result_of(dom: str) -> Any:
     found = re.search(r'<body data-result="([^"]*)"', dom)
     assert found
-    result: dict[str, Any] = json.loads(unescape(found[1]))
-    return result
+    return json.loads(unescape(found[1]))
 
 
 def test_with_javascript_tables_sort_and_filter(browser: str, report: Path, tmp_path: Path) -> None:
-    dom, said = dump(browser, report, tmp_path)
+    dom, said = dump(browser, report.as_uri(), tmp_path)
     assert 'data-enhanced="yes"' in dom
     assert dom.count('<button type="button" title="sort">') >= 9
     assert '<input type="search"' in dom
@@ -160,8 +157,8 @@ def measured(browser: str, html: str, folder: Path, width: int, script: str) -> 
         }}</script></body>""",
         encoding="utf-8",
     )
-    dom, _ = dump(browser, outer, folder / f"profile{width}", "--window-size=1280,900", "--hide-scrollbars")
-    return result_of(dom)
+    dom, _ = dump(browser, outer.as_uri(), folder / f"profile{width}", "--window-size=1280,900", "--hide-scrollbars")
+    return dict(result_of(dom))
 
 
 def test_a_row_keeps_its_name_in_sight_on_a_phone(browser: str, large_report: Path, tmp_path: Path) -> None:
@@ -220,7 +217,7 @@ def test_without_javascript_everything_is_there(browser: str, report: Path, tmp_
     settings = tmp_path / "Default/Preferences"
     settings.parent.mkdir()
     settings.write_text('{"profile": {"default_content_setting_values": {"javascript": 2}}}')  # 2 means blocked
-    dom, _ = dump(browser, report, tmp_path)
+    dom, _ = dump(browser, report.as_uri(), tmp_path)
     assert "data-enhanced" not in dom
     assert "<button" not in dom
     assert "mxnet-horovod trains bert-base at 11,269 samples/s" in dom
@@ -230,67 +227,23 @@ def test_without_javascript_everything_is_there(browser: str, report: Path, tmp_
     assert "out of memory" in dom
 
 
-def requested(browser: str, page: Path, profile: Path) -> list[str]:
-    """Return the addresses that the browser requests while it loads a page. It reports them to a debugger over the
-    pipes 3 and 4."""
-    (orders, order), (event, events) = os.pipe(), os.pipe()
-    command = [browser, *FLAGS, "--remote-debugging-pipe", f"--user-data-dir={profile}", "about:blank"]
-    process = subprocess.Popen(
-        command,
-        preexec_fn=lambda: (os.dup2(orders, 3), os.dup2(events, 4)),
-        pass_fds=(3, 4),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    for end in (orders, events):
-        os.close(end)
-    events: list[dict[str, Any]] = []
-    numbers = itertools.count(1)
-    alarm = threading.Timer(60, process.kill)  # a waiting reader then gets the end of the stream
-    alarm.start()
-
-    with process, open(order, "wb", buffering=0) as stdin, open(event, "rb") as stdout:
-
-        def heard() -> Any:
-            """Return the next message, an event or an answer, and keep it."""
-            text = b"".join(iter(lambda: stdout.read(1).strip(b"\0"), b""))
-            assert text, "the browser ended"
-            events.append(json.loads(text))
-            return events[-1]
-
-        def call(method: str, **more: Any) -> Any:
-            number = next(numbers)
-            stdin.write(json.dumps({"id": number, "method": method, **more}).encode() + b"\0")
-            while (answer := heard()).get("id") != number:
-                continue
-            return answer["result"]
-
-        def until(method: str, load: str) -> None:
-            """Wait for an event of this load. The empty page before it has had its own events."""
-            while not any(one.get("method") == method and load in json.dumps(one) for one in events):
-                heard()
-
-        target = call("Target.createTarget", params={"url": "about:blank"})["targetId"]
-        session = call("Target.attachToTarget", params={"targetId": target, "flatten": True})["sessionId"]
-        for method in ("Network.enable", "Page.enable"):
-            call(method, sessionId=session)
-        call("Page.setLifecycleEventsEnabled", sessionId=session, params={"enabled": True})
-        load = call("Page.navigate", sessionId=session, params={"url": page.as_uri()})["loaderId"]
-        until("Page.lifecycleEvent", f'"loaderId": "{load}", "name": "load"')
-        call("Browser.close")
-    alarm.cancel()
-    requests = [one["params"] for one in events if one.get("method") == "Network.requestWillBeSent"]
-    return [request["request"]["url"] for request in requests]
+def requested(browser: str, html: str, profile: Path) -> set[str]:
+    """Return what a browser requests while it loads a page: files beside the page, by a server, and other addresses, by
+    the page's own list."""
+    listed = "JSON.stringify(performance.getEntriesByType('resource').map((one) => one.name))"
+    tag = f"<script>addEventListener('load', () => {{ document.body.dataset.result = {listed}; }});</script></body>"
+    with Server() as server:
+        server.files["/page.html"] = html.replace("</body>", tag).encode()
+        dom, _ = dump(browser, f"{server.address}/page.html", profile)
+        beside = {server.address + path for path, _ in server.requests} - {f"{server.address}/page.html"}
+    assert "<title>" in dom
+    return {name for name in beside | {*result_of(dom)} if not name.startswith("data:") and "favicon" not in name}
 
 
 def test_nothing_is_fetched(browser: str, report: Path, tmp_path: Path) -> None:
     """The page fetches nothing from a network and no file beside it, even without the policy that would prevent it."""
-    html = unprotected(report)
-    alone, more = tmp_path / "alone.html", tmp_path / "more.html"
-    alone.write_text(html, encoding="utf-8")
-    tags = '<img src="beside.png"><script src="http://127.0.0.1:9/far.js"></script></body>'
-    more.write_text(html.replace("</body>", tags), encoding="utf-8")
-    others = [(tmp_path / "beside.png").as_uri(), "http://127.0.0.1:9/far.js"]
-    for document, expected in ((alone, []), (more, others)):
-        names = requested(browser, document, tmp_path / document.stem)
-        assert [name for name in names if not name.startswith("data:")] == [document.as_uri(), *expected]
+    html, far = unprotected(report), "http://127.0.0.1:9/far.js"
+    assert requested(browser, html, tmp_path / "alone") == set()
+    tags = f'<img src="beside.png"><script src="{far}"></script></body>'
+    found = requested(browser, html.replace("</body>", tags), tmp_path / "more")
+    assert {name.rpartition("/")[2] for name in found} == {"beside.png", "far.js"} and far in found

@@ -14,7 +14,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 FLAGS = ("-std=c++17", "-O1", "-fPIC", "-pthread", "-Wall", "-Wextra", "-Werror")
 LINK = ("-shared", "-Wl,-soname,libcuda.so.1", f"-Wl,--version-script={HERE / 'exports.map'}", "-ldl")
-BESIDE = {"libnvidia-ml.so.1": "nvml/nvml.cpp", "libcudaopened.so": "opened/opened.cpp"}
+BESIDE = {"libnvidia-ml.so.1": "nvml/nvml.cpp"}
 HEADERS = Path("triton/backends/nvidia/include")
 
 
