@@ -1,5 +1,6 @@
 # make run        set up, run config.yaml as it stands, end at results/report.html
 # make submit     the same as a Slurm job, which goes on after you log out (slurm/submit.sh)
+# make install    set up only, for instance on a cluster's login node
 # make test       set up, check the style, run every test; TESTS="tests/slurm": only these
 # make test-fast  only the unit tests, without the slow ones
 # make frameworks build the environments of all frameworks (minutes; `make run` needs none of them)
@@ -33,13 +34,15 @@ LOCKED := $(UV) pip install --quiet --require-hashes --excludes envs/apart.txt -
 WORKERS ?= $(shell n=$$(nproc 2> /dev/null || getconf _NPROCESSORS_ONLN); echo $$((n < 8 ? n + 1 : 8)))
 RESULTS := logs/tests
 
-.PHONY: run submit test test-fast test-gpu-dry first-card wheels frameworks doctor demo-report lint format lock clean help always
+.PHONY: run install submit test test-fast test-gpu-dry first-card wheels frameworks doctor demo-report lint format lock clean help always
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 21
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 22
 
 run: $(VENV)/main.ready
 	@$(ACTIVATE) && snakemake $(ARGUMENTS)
+
+install: $(VENV)/main.ready
 
 submit: $(VENV)/main.ready
 	@mkdir -p logs

@@ -63,6 +63,8 @@ def test_every_command_has_a_line_in_the_help(capsys: pytest.CaptureFixture[str]
         assert any(line.startswith(f"  {name} ") and line.endswith(".") for line in lines)
     with pytest.raises(SystemExit, match="has no command nothing"):
         commands.main(["nothing"])
+    with pytest.raises(SystemExit, match="did you mean accept"):
+        commands.main(["acept"])
     with pytest.raises(SystemExit) as left:
         commands.main(["doctor"])
     assert left.value.code == 0 and "What it can do" in capsys.readouterr().out

@@ -50,13 +50,14 @@ def test_runs_are_jobs_of_their_nodes_and_devices(clone: Callable[[str], Clone],
         assert "--mem 128000 " in job and "-t 60 " in job
 
 
-def test_auto_topologies_are_those_of_the_partition_also_in_a_dry_run(
-    clone: Callable[[str], Clone], asked: Path
-) -> None:
+def test_a_dry_run_looks_at_the_partition(clone: Callable[[str], Clone], asked: Path) -> None:
     answer = "printf 'n%s|main*|idle|gpu:8|64|x\\n' 1 2"
     (asked.parent / "sinfo").write_text(f"#!/bin/sh\n{answer}\n")
-    dry = clone(LARGE.replace("[1n8g, 64n8g, 125n8g]", "auto")).made("results/big/bz4_fp32.json", "--dry-run", *SLURM)
+    auto = clone(LARGE.replace("[1n8g, 64n8g, 125n8g]", "auto"))
+    dry = auto.made("results/big/bz4_fp32.json", "--dry-run", *SLURM)
     assert "topologies: auto is 1n1g, 1n2g, 1n4g, 1n8g, 2n8g: 2 nodes of the default partition" in dry.stdout
+    assert "acceptance of 2 nodes: " in auto.made("accept", "--dry-run", *SLURM).stdout
+    assert not (auto.path / "results/acceptance.local.json").exists()
 
 
 @pytest.mark.parametrize(

@@ -137,6 +137,17 @@ def _doubts(outcome: Acceptance) -> list[tuple[float, str, str]]:
     return sorted(doubts, key=lambda doubt: -doubt[0])
 
 
+def named(outcome: Acceptance) -> list[int]:
+    """Return the numbers of the nodes that are slow, broken, away, missing or in doubt."""
+    places = [finding.place for finding in outcome.findings]
+    places += [run.place for run in outcome.missing]
+    places += [
+        place.place for figure in outcome.figures for place in figure.standings if place.verdict == "not certain"
+    ]
+    nodes = {node for place in places if place.kind != "all" for node in place.nodes}
+    return sorted(nodes | {away.node for away in outcome.away})
+
+
 def lines(outcome: Acceptance) -> Iterator[str]:
     """Yield the verdict as a terminal shows it."""
     yield outcome.summary

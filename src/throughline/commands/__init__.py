@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from pkgutil import iter_modules
 
-from throughline import __version__, command
+from throughline import __version__, command, spelling
 
 NAMES = sorted(module.name for module in iter_modules(__path__))
 
@@ -24,7 +24,8 @@ def main(words: Sequence[str] | None = None) -> None:
     elif name in NAMES:
         command.run(import_module(f"{__name__}.{name}").main, others, program=f"throughline {name}")
     else:
-        sys.exit(f"error: throughline has no command {name}\n  next: throughline --help lists them: {', '.join(NAMES)}")
+        next_step = spelling.meant(name, NAMES) or f"throughline --help lists them: {', '.join(NAMES)}"
+        sys.exit(f"error: throughline has no command {name}\n  next: {next_step}")
 
 
 def usage() -> str:

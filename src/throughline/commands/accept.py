@@ -21,12 +21,13 @@ def main(file: Path = Path("results/acceptance.json"), /, node: str | None = Non
     from throughline.records.acceptance import STATUS
     from throughline.study.acceptance import LOCAL
 
-    names = file.with_name(Path(LOCAL).name)
     try:
-        accepted = read_acceptance(file)
+        if not file.exists():
+            raise UserError(f"{file} does not exist", next_step="snakemake accept, with --profile slurm on a cluster")
+        accepted, names = read_acceptance(file), fleet.node_names(file.with_name(Path(LOCAL).name))
         status, lines = STATUS[accepted.verdict], list(verdict.lines(accepted))
         if node:
-            status, lines = one_node.answer(accepted, one_node.number(node, fleet.node_names(names)))
+            status, lines = one_node.answer(accepted, one_node.number(node, names))
     except (UserError, OSError, RecursionError) as error:  # not 1, because nothing is known to be slow
         print(f"error: {error}", file=sys.stderr)
         return STATUS["inconclusive"]
@@ -37,6 +38,7 @@ def main(file: Path = Path("results/acceptance.json"), /, node: str | None = Non
     if verdict.can_be_measured(accepted) and not node:
         print("Next: bring back what is away, fix what failed, and call snakemake accept again in the same way.")
         print("It measures only what is missing.")
-    if names.exists() and not node and accepted.asked["fleet"]["hosts"] != "simulated":
-        print(f"The names of the nodes are in {names}.")
+    if not node and accepted.asked["fleet"]["hosts"] != "simulated":
+        called = [f"node {number} is {names[number]}" for number in verdict.named(accepted) if number in names]
+        sys.stdout.writelines([", ".join(called), "\n" * bool(called)])  # `print` masks the names of machines
     return status

@@ -85,7 +85,8 @@ def planned(
     where = f"{len(fleet.nodes)} node{'s' * several}"
     how = ", if all nodes work side by side" if side_by_side and several else ""
     lines = [
-        f"  acceptance of {where}: {count} of {total} measurements to make, in {len(to_make)} node jobs",
+        f"  acceptance of {where}: {count} of {total} measurements to make, in {len(to_make)} "
+        f"node job{'s' * (len(to_make) != 1)}",
         *(f"    node {node} is left out, because {why}; a later call measures it" for node, why in away.items()),
         f"  measuring: about {max(1, round(total_s / 60))} min{how}; accept.repeats, accept.measure and accept.pairs "
         "make it shorter",

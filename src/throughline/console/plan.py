@@ -73,7 +73,10 @@ class Plan:
                 f"  {summary}: {specs[0].model}, {frameworks}, {topologies}: {_counted(runs, 'run')} to make, "
                 f"{len(specs) - runs} there already"
             )
-            lines += [f"    {line}" for line in [*_commands(specs), *_micro_batches(specs), *memory_lines(specs)]]
+            lines += [
+                f"    {line}"
+                for line in [*_commands(specs), *_micro_batches(specs), *memory_lines(specs, self.cluster)]
+            ]
         lines += self._detectable()
         if self.node_jobs:
             lines += self.node_jobs.lines
@@ -203,10 +206,11 @@ def check_places(outputs: Iterable[str], root: Path = Path()) -> None:
             )
 
 
-def memory_lines(specs: Sequence[RunSpec], models: Path = gpus.MODELS) -> list[str]:
+def memory_lines(specs: Sequence[RunSpec], cluster: bool = False, models: Path = gpus.MODELS) -> list[str]:
     """Return a line for each framework whose memory can be predicted: what a rank needs, beside what its device has.
 
-    The specifications share a summary. models: where the driver names the GPUs of this machine.
+    The specifications share a summary. cluster: the runs are on other machines, whose memory is not known. models:
+    where the driver names the GPUs of this machine.
     """
     lines = []
     for framework in dict.fromkeys(spec.framework for spec in specs):
@@ -219,7 +223,7 @@ def memory_lines(specs: Sequence[RunSpec], models: Path = gpus.MODELS) -> list[s
         machine = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
         name, has = ("this machine, for all its ranks,", machine) if on_cpu else gpus.smallest_here(models)
         line = ", ".join(f"{topology} {gib(size)}" for topology, size in needed.items())
-        if has:
+        if has and not cluster:
             ranks = {topology: topology.devices if on_cpu else 1 for topology in needed}
             too_large = [str(topology) for topology, size in needed.items() if size * ranks[topology] > has]
             line += f"; {name} has {gib(has)}"

@@ -58,8 +58,8 @@ class Inside:
 
     @property
     def submits(self) -> bool:
-        """True if jobs run on the nodes of a cluster. Snakemake knows that when it has read the Snakefile."""
-        return bool(take(self._workflow, "non_local_exec"))
+        """True if jobs run on the nodes of a cluster, also in a dry run. Snakemake has read the Snakefile by then."""
+        return bool(take(self._workflow, "non_local_exec")) or (self.is_dry_run and self.asks_for_cluster)
 
     @property
     def asks_for_cluster(self) -> bool:

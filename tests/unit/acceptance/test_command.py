@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 from collections.abc import Callable
 from pathlib import Path
 
@@ -31,13 +32,14 @@ def said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Said:
     return call
 
 
-def test_it_prints_the_verdict_and_where_the_names_are(tmp_path: Path, said: Said) -> None:
+def test_it_prints_the_verdict_and_the_names_of_bad_nodes(tmp_path: Path, said: Said) -> None:
     found = judged(tmp_path, speed=slow(3, 1, "matmul"))
     write_json(tmp_path / "acceptance.json", found.model_dump(by_alias=True))
     status, text = said()
-    assert status == 1 and "node 3, GPU 1: matrix product" in text and "names of the nodes" not in text
-    (tmp_path / "acceptance.local.json").write_text("{}")
-    assert "acceptance.local.json" in said()[1].splitlines()[-1]
+    assert status == 1 and "node 3, GPU 1: matrix product" in text and "node 3 is" not in text
+    names = {str(number): f"{platform.node()}{number}" for number in range(4)}
+    write_json(tmp_path / "acceptance.local.json", {"nodes": names})
+    assert said()[1].splitlines()[-1] == f"node 3 is {names['3']}" and "node 2 is" not in said()[1]
     paragraph = verdict.paragraph(found)
     assert "\n" not in paragraph and found.findings[0].sentence in paragraph
     assert " on 4 nodes with 2 x NVIDIA H100 80GB HBM3 each, 3 repeats; " in paragraph

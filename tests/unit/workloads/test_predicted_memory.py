@@ -115,13 +115,15 @@ def test_the_plan_says_what_cannot_fit(tmp_path: Path) -> None:
     )
     sha256 = configuration.of_shape(one.model).sha256
     every = [replace(spec, parameters=replace(spec.parameters, config_sha256=sha256)) for spec in (one, eight)]
-    (line,) = plan.memory_lines(every, tmp_path)
+    (line,) = plan.memory_lines(every, models=tmp_path)
     assert line.startswith("predicted memory of a rank, torch: 1n1g 1") and " has 80.0 GiB" in line
     assert line.endswith(". WARNING: it cannot fit: 1n1g")
-    (unknown,) = plan.memory_lines(every, tmp_path / "none")
+    (unknown,) = plan.memory_lines(every, models=tmp_path / "none")
     assert "WARNING" not in unknown and " has " not in unknown
     (on_cpu,) = plan.memory_lines([replace(spec, device="cpu") for spec in every])
     assert "; this machine, for all its ranks, has " in on_cpu
+    (elsewhere,) = plan.memory_lines(every, cluster=True, models=tmp_path)
+    assert elsewhere == unknown, "the plan does not know the nodes of a cluster"
 
 
 def test_the_search_for_the_largest_batch_begins_where_nine_tenths_are_filled(tmp_path: Path) -> None:
