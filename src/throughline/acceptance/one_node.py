@@ -60,5 +60,6 @@ def _inconclusive(acceptance: Acceptance, node: int) -> Iterator[str]:
     for figure in acceptance.figures:
         for standing in figure.standings:
             if standing.verdict == "not certain" and standing.place.nodes == (node,):
-                yield f"{standing.place}: {figure.words} lies behind the others, and it may be chance"
+                behind = f"{100 * standing.behind:.1f} % behind the others"
+                yield f"{standing.place}: {figure.words} is {behind}, which may be chance"
     yield from acceptance.unjudged

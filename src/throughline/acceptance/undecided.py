@@ -51,8 +51,9 @@ def differences(figures: Sequence[FleetFigure], tolerance: float, slow_nodes: se
         if len(places) == 2:
             slower = max(places, key=lambda standing: standing.behind)
             if slower.behind > tolerance:
+                other = next(place for place in places if place is not slower)
                 yield (
-                    f"{figure.words}: {slower.place} is {100 * slower.behind:.1f} % slower than the only other one, "
+                    f"{figure.words}: {100 * slower.behind:.1f} % slower at {slower.place} than at {other.place}, "
                     "and of two nobody can tell which one is wrong"
                 )
         elif half := slower_half(places, figure.better == "less", tolerance):

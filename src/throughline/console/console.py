@@ -194,7 +194,8 @@ class Console(logging.Handler):
             if outputs <= self._done:
                 self.say(f"data: {count} steps")
         elif kind and plan.node_jobs:
-            self.say(f"node job {count}: {plan.node_jobs.names[output]} ({duration(seconds)})")
+            took = "" if plan.cluster else f" ({duration(seconds)})"
+            self.say(f"node job {count}: {plan.node_jobs.names[output]}{took}")
         elif seconds >= LONG_S:
             self.say(f"made: {output} ({duration(seconds)})")
 

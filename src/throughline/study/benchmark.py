@@ -22,7 +22,7 @@ from throughline.spec import Batch, EpochsJob, Optimizer, Precision, RunSpec, Sc
 from throughline.spec.program import DECIDES
 from throughline.spec.program import NAME as PROGRAM_NAME
 from throughline.study.config_errors import allowed
-from throughline.study.section import TOPOLOGY, FilePath, Name, PositiveInt, Section, Share, Sizes, Value, lead
+from throughline.study.section import HOST, TOPOLOGY, FilePath, Name, PositiveInt, Section, Share, Sizes, Value, lead
 
 if typing.TYPE_CHECKING:
     from throughline.spec import Options as Options
@@ -36,7 +36,7 @@ ProgramName = Annotated[str, Field(pattern=rf"^{PROGRAM_NAME}$")]
 FrameworkName = Annotated[str, Field(pattern=f"^{versions.NAME}$")]
 BatchSize = PositiveInt | Literal["program"]
 TopologyName = Annotated[str, Field(pattern=rf"^{TOPOLOGY}$")]
-HostName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@-]*$")]
+HostName = Annotated[str, Field(pattern=HOST)]
 PartitionName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.,-]*$")]
 Features = Annotated[str, Field(pattern=r"^[A-Za-z0-9_\[(][A-Za-z0-9_.:&|*()\[\]-]*$")]
 PROGRAMS_ALONE: dict[str, Any] = {"model": DECIDES, "frameworks": [], "batch": {DECIDES: [DECIDES]}}

@@ -19,6 +19,7 @@ from throughline import files
 from throughline.spec import NAME, DataIdentity, Part, canonical
 from throughline.spec.program import NAME as PROGRAM_NAME
 
+HOST = r"^[A-Za-z0-9_][A-Za-z0-9_.@-]*$"
 UNIT = r"^[a-z]+$"
 TOPOLOGY = r"[1-9]\d*n[1-9]\d*g"
 
@@ -33,6 +34,7 @@ HttpAddress = Annotated[str, Field(pattern=r"^https?://[^\s?#]+$")]
 Contact = Annotated[str, Field(pattern=r"^[!-~]+(@|://)[!-~]+$")]
 
 PATTERNS = {
+    HOST: "each entry is the name of one host, without a range such as [1-8]",
     rf"^{TOPOLOGY}$": "a topology is <nodes>n<devices per node>g, both from 1 on, such as 1n2g or 4n8g",
     r"^https?://[^\s?#]+$": "an address begins with http:// or https:// and has no blank, ? or #",
     r"^[!-~]+(@|://)[!-~]+$": "an e-mail or web address is needed, such as you@your.org",

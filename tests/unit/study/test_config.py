@@ -67,6 +67,7 @@ def mistakes(tmp_path: Path, text: str) -> str:
         ("accept: {train: brt}\nbenchmarks: {bert: {}}", "accept.train = 'brt': allowed: bert; did you mean bert?"),
         ("accept: {nodes: 2, hosts: [first]}", "nodes = 2: hosts has 1"),
         ("accept: {hosts: [first, first]}", "a host is listed twice"),
+        ("accept: {hosts: ['n[1-8]']}", "without a range"),
         ("[1, 2]", "not a map of keys to values"),
     ],
 )

@@ -39,9 +39,8 @@ PUBLISHED = (
     "on them."
 )
 LINKS = (
-    "The all-reduce of each pair of nodes: bus bandwidth with the largest message, and the time of the smallest one. A "
-    "node has no link to itself. The table shows what remains with smaller messages. pairs.csv has every pair at "
-    "every size."
+    "The bus bandwidth of an all-reduce by message size, and that of each pair of nodes with the largest message. "
+    "pairs.csv has every pair at every size, and the time that it took."
 )
 ORDER = get_args(PlaceVerdict)
 """The order of places on the page: those that are slow or in doubt stand first."""
@@ -90,7 +89,8 @@ COLUMNS = (
 def sections(acceptance: Acceptance) -> Iterator[dict[str, Any]]:
     """Yield the acceptance as the page prints it: the verdict, what is expected, the links, and all places."""
     findings = tables.texts(list(map(_finding, acceptance.findings)))
-    yield _section(Topic("verdict", "The verdict"), findings, list(verdict.notes(acceptance)))
+    when = [f"Measured from {acceptance.started} to {acceptance.ended}"] * bool(acceptance.ended)
+    yield _section(Topic("verdict", "The verdict"), findings, [*verdict.notes(acceptance), *when])
     if acceptance.expected:
         yield _section(Topic("expected", "What is expected"), tables.texts(list(map(_wanted, acceptance.expected))))
     if acceptance.published:
@@ -218,7 +218,7 @@ def _sizes(acceptance: Acceptance, figures: Sequence[FleetFigure]) -> Table | No
             {
                 "message, bytes": f"{figure.size:,}",
                 f"pairs, {figures[-1].unit}": reading(middle),
-                "less than the largest message": percent(1 - middle / _median(figures[-1])),
+                "below the largest message": percent(1 - middle / _median(figures[-1])),
                 "slowest pair": slowest,
                 **{words: speeds.get(figure.size) for words, speeds in beside.items() if speeds},
             }
