@@ -18,8 +18,8 @@ def percent(share: float | None, places: int = 0) -> str:
 
 
 def signed(share: float) -> str:
-    """Return a share with its sign, such as `+2.5 %`."""
-    return f"{100 * share:+.1f} %"
+    """Return a share with its sign, such as `+2.5 %`; never -0.0."""
+    return f"{round(100 * share, 1) + 0.0:+.1f} %"
 
 
 def mebibytes(count: int | None) -> str:

@@ -93,7 +93,7 @@ def _not_fit(outcome: Acceptance, gaps: Sequence[str]) -> str:
     kinds: dict[str, list[str]] = {"broken": [], "slow": [], "unlike the others": []}
     for finding in outcome.findings:
         how = "slow" if finding.slow else "unlike the others" if finding.facts else "broken"
-        kinds[how].append(str(finding.place))
+        kinds[how].append(str(finding.place).replace(",", ""))
     for how, places in kinds.items():
         if places:
             parts.append(f"{how}: {', '.join(dict.fromkeys(places))}")

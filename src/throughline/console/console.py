@@ -225,7 +225,7 @@ class Console(logging.Handler):
             ", ".join(done or ["last steps"]) + (f", {len(self._failed)} failed" if self._failed else ""),
             len(self._done) / len(plan.jobs) if left_s is None else passed_s / (passed_s + left_s + 1e-9),
             f"about {duration(left_s)} left" if left_s else "",
-            in_queue(self._slurm) if plan.cluster else self._last_line() if done else ", ".join(begun),
+            ", ".join(begun) if not done else in_queue(self._slurm) if plan.cluster else self._last_line(),
         )
 
     def _left_s(self, plan: Plan, begun: Mapping[str, float]) -> float | None:

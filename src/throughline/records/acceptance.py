@@ -215,6 +215,6 @@ class Acceptance(Entry):
 
 
 def first_of(places: Iterable[Place | str]) -> str:
-    """Return the first places, and how many more there are."""
-    named = list(dict.fromkeys(map(str, places)))
+    """Return the first places, without commas of their own, and how many more there are."""
+    named = list(dict.fromkeys(str(place).replace(", GPU", " GPU") for place in places))
     return ", ".join(named[:NAMED]) + (f" and {len(named) - NAMED} more" if named[NAMED:] else "")

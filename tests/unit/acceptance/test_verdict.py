@@ -126,8 +126,8 @@ def test_a_place_that_is_far_behind_in_some_repeats_leaves_the_verdict_open(tmp_
     ("speed", "named", "doubt"),
     [
         (slow_network(2), "node 2", None),
-        (all_of(slow_network(2), shaky(2)), "node 2", "node 2, GPU 0 by 40 % (memory) lie"),
-        (all_of(slow(3, 1, "matmul"), shaky(3)), "node 3, GPU 1", "node 3, GPU 0 by 40 %"),
+        (all_of(slow_network(2), shaky(2)), "node 2", "node 2 GPU 0 by 40 % (memory) lie"),
+        (all_of(slow(3, 1, "matmul"), shaky(3)), "node 3, GPU 1", "node 3 GPU 0 by 40 %"),
     ],
     ids=["its pairs", "a device is not slow by its link", "another device of its node"],
 )
@@ -159,7 +159,7 @@ def test_what_is_missing_is_named_with_its_reason(tmp_path: Path) -> None:
     (tmp_path / gone.record).unlink()
     found = verdict.judge(made, tmp_path)
     assert (found.verdict, [run.record for run in found.missing]) == ("inconclusive", [gone.record])
-    assert any("node 0, GPU 0: memory is missing (1 run): its node was away" in line for line in verdict.lines(found))
+    assert any("node 0 GPU 0: memory is missing (1 run): its node was away" in line for line in verdict.lines(found))
     (tmp_path / gone.log).write_text("rank 0: killed by signal 9")
     other, third = (next(one for one in made.measurements() if one.place.nodes == (node,)) for node in (2, 3))
     for measured, changed in ((other, {"status": "oom", "samples_per_s": None, "reason": "no"}), (third, {"spec": {}})):
@@ -227,7 +227,7 @@ def test_a_gpu_that_was_refused_for_its_faults_is_named(tmp_path: Path) -> None:
     (finding,) = found.findings
     assert (STATUS[found.verdict], finding.cause) == (1, "machine")
     assert finding.sentence == f"node 3, GPU 1 {fault}. It is the machine: it could not be measured."
-    assert "broken: node 3, GPU 1; " in found.summary and "slow:" not in found.summary
+    assert "broken: node 3 GPU 1; " in found.summary and "slow:" not in found.summary
     assert {run.reason for run in found.missing} == {reason} and fault in verdict.paragraph(found)
 
 
