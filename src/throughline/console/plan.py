@@ -171,16 +171,16 @@ def _imported(imported: Imported) -> list[str]:
     return [*lines, f"    each file: results/{imported.name}/imported/throughput.md"]
 
 
-def failures(logs: Mapping[str, str], root: Path = Path()) -> str:
+def failures(logs: Mapping[str, str], root: Path = Path(), since: float = 0.0) -> str:
     """Return the last message of a failed workflow: the missing files that have a log, and the next step.
 
-    `logs` maps each file that had to be made to its log.
+    `logs` maps each file that had to be made to its log. since: older logs are of earlier calls.
     """
-    failed = [
-        f"  failed: {path}; why: {log}"
-        for path, log in logs.items()
-        if not (root / path).exists() and (root / log).exists()
-    ]
+    failed = []
+    for path, log in logs.items():
+        if not (root / path).exists() and (root / log).exists() and (root / log).stat().st_mtime >= since:
+            why = log if (root / log).stat().st_size else "its job was ended before it wrote into its log"
+            failed.append(f"  failed: {path}; why: {why}")
     lines = ["Not everything could be made; what is there is kept.", *_shortened(failed)]
     if (root / SO_FAR).exists():
         lines.append(f"  what is measured so far: {SO_FAR}")

@@ -4,8 +4,9 @@ import atexit
 import json
 import logging
 import sys
+import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from snakemake.logging import logger
@@ -25,12 +26,13 @@ from throughline.workflow.node_jobs import NodeJobs
 
 @dataclass(frozen=True)
 class Handlers:
-    """lines: what is said before the plan."""
+    """lines: what is said before the plan; began: when this call of Snakemake read its files."""
 
     call: WorkflowCall
     inside: Inside
     node_jobs: NodeJobs
     lines: Iterable[str]
+    began: float = field(default_factory=time.time)
 
     def rules_are_there(self) -> None:
         """End Snakemake if the user named a target that nothing makes. Let a dry run print the plan."""
@@ -91,7 +93,7 @@ class Handlers:
         _attempt(self._write_report)
         if any(acceptance.RESULT in job.output for job in jobs):
             _attempt(self._write_verdict)
-        failures = plan.failures({str(job.output[0]): str(job.log[0]) for job in jobs if job.log})
+        failures = plan.failures({str(job.output[0]): str(job.log[0]) for job in jobs if job.log}, since=self.began)
         # Last, after Snakemake's own output, and when the console has given sys.stderr back.
         atexit.register(lambda: print(failures, file=sys.stderr))
 

@@ -133,7 +133,7 @@ def test_a_place_that_is_far_behind_in_some_repeats_leaves_the_verdict_open(tmp_
 )
 def test_what_a_finding_explains_is_not_in_doubt(tmp_path: Path, speed: Share, named: str, doubt: str | None) -> None:
     found = judged(tmp_path, speed=speed)
-    assert places(found) == [named] and found.summary.startswith(f"Not fit (4 nodes): slow: {named}")
+    assert places(found) == [named] and found.summary.startswith(f"Not fit (4 nodes): slow: {named.replace(',', '')}")
     assert (doubt in doubts(found)[0]) if doubt else doubts(found) == []
     shown.write(found, tmp_path / "standings.csv", tmp_path / "pairs.csv")
     rows = list(csv.DictReader((tmp_path / "standings.csv").open(encoding="utf-8")))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 from report_fixture import record, write_record, write_series
@@ -81,13 +82,16 @@ def test_failures_name_the_logs_and_the_next_step(tmp_path: Path) -> None:
     failed, waiting, finished = specs()[:3]
     for path in (failed.log, finished.log, finished.record):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).touch()
+        (tmp_path / path).write_text("error: ...")
     text = plan.failures({spec.record: spec.log for spec in (failed, waiting, finished)}, tmp_path)
     assert f"failed: {failed.record}; why: {failed.log}" in text
     assert waiting.record not in text and finished.record not in text
     assert text.splitlines()[-1].startswith("  next: fix what the log says, and run the same command again")
     text = plan.failures({f"{number}.json": failed.log for number in range(30)}, tmp_path)
     assert text.count("failed:") == plan.NAMED_AT_MOST and "and 10 more" in text
+    assert "failed:" not in plan.failures({failed.record: failed.log}, tmp_path, since=time.time() + 60)
+    (tmp_path / failed.log).write_text("")
+    assert "its job was ended before it wrote" in plan.failures({failed.record: failed.log}, tmp_path)
 
 
 def test_the_closing_words_follow_from_what_was_made(tmp_path: Path) -> None:
