@@ -16,29 +16,9 @@ from throughline.installation import recipe
 SOURCES = sources.ROOT
 ORDER = [
     {
-        "files",
-        "command",
-        "statistics",
-        "outliers",
-        "ratios",
-        "gpus",
-        "processes",
-        "sources",
-        "versions",
-        "memory",
-        "page_cache",
-        "numbers",
-        "messages",
-        "temporary",
-        "text_files",
-        "spec",
-        "progress",
-        "randomness",
-        "handover",
-        "spelling",
-        "variables",
-        "log_kinds",
-        "programs",
+        "files", "command", "statistics", "outliers", "ratios", "gpus", "processes", "sources", "versions", "memory",
+        "page_cache", "numbers", "messages", "temporary", "text_files", "spec", "progress", "randomness", "handover",
+        "spelling", "variables", "log_kinds", "programs",
     },
     {"workloads"},
     {"frameworks", "installation"},
@@ -51,7 +31,7 @@ ORDER = [
     {"checks", "report", "console", "acceptance"},
     {"archive"},
     {"workflow", "snakemake_command", "bench", "commands", "reference_pages"},
-]
+]  # fmt: skip
 """The floors of rooms, from the ground up. A room may import from its own floor and from those below. `forms` are the
 workloads' files for one library, and `mechanics` the frameworks' files for ranks. The rooms `workloads` and
 `frameworks` are their neutral files, from which the configuration takes parameters and options."""
@@ -63,21 +43,10 @@ SHOWN = {
 }
 """How docs/contributing/architecture.md calls rooms that are not one folder or file."""
 IN_A_RANK = [
-    "rank",
-    "frameworks",
-    "workloads",
-    "randomness.py",
-    "corpus/reading.py",
-    "corpus/bpe/__init__.py",
-    "datasets/hdf5.py",
-    "datasets/shards.py",
-    "corpus/shards/__init__.py",
-    "corpus/shards/layout.py",
-    "corpus/shards/masks.py",
-    "images/reading.py",
-    "images/layout.py",
-    "clicks/reading.py",
-]
+    "rank", "frameworks", "workloads", "randomness.py", "corpus/reading.py", "corpus/bpe/__init__.py",
+    "datasets/hdf5.py", "datasets/shards.py", "corpus/shards/__init__.py", "corpus/shards/layout.py",
+    "corpus/shards/masks.py", "images/reading.py", "images/layout.py", "clicks/reading.py",
+]  # fmt: skip
 
 
 def room(path: Path) -> str:
