@@ -7,9 +7,8 @@ from throughline.installation import recipe
 from throughline.report.analysis import cells
 from throughline.spec import canonical
 from throughline.study import acceptance
-from throughline.study.clicks_section import CLICKS_PROTOCOL, SYNTHETIC_VALUES
 from throughline.study.corpus_section import BPE, DATA_PROTOCOL
-from throughline.study.images_section import IMAGES_PROTOCOL
+from throughline.study.data_sections import CLICKS_PROTOCOL, IMAGES_PROTOCOL, SYNTHETIC_VALUES
 from throughline.study.targets import CELL, CHECK, RUN, pick
 from throughline.workflow.call import or_exit
 from throughline.workflow.commands import Commands

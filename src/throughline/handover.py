@@ -9,7 +9,7 @@
     started_with   words of the command of Snakemake that name the Snakefile and the configuration (files.py)
     gpu, cards     which builds of environments the user wants, and the GPUs that decide (installation/choose.py)
     topologies     device, threads and largest number of nodes -> nodes, devices and words (launch/auto_topologies.py)
-    skipped        blocks that are for another kind of device -> that kind (launch/only_on.py)
+    skipped        blocks that are for another kind of device -> that kind (the same)
     devices        framework -> the largest run that waits for its environment (launch/gpu_builds.py)
     progress_s     seconds between two lines about the progress of a run
     contact        corpus.contact, for every download

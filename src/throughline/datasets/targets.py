@@ -9,8 +9,7 @@ from pathlib import Path
 from throughline import spelling
 from throughline.datasets.shards import shard_names
 from throughline.files import UserError
-from throughline.study.clicks_section import SYNTHETIC, Clicks
-from throughline.study.images_section import Pictures
+from throughline.study.data_sections import SYNTHETIC, Clicks, Pictures
 from throughline.study.targets import absent
 
 

@@ -32,7 +32,7 @@ from throughline.files import UserError
 from throughline.images import decoding, layout, sources
 from throughline.images.sources import Part, SourcePicture
 from throughline.progress import Progress
-from throughline.study.images_section import SAMPLE
+from throughline.study.data_sections import SAMPLE
 
 
 class ListedPicture(NamedTuple):

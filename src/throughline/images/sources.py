@@ -20,7 +20,7 @@ from PIL import Image
 
 from throughline.datasets.shards import WORDS, installed_file
 from throughline.files import UserError
-from throughline.study.images_section import SAMPLE
+from throughline.study.data_sections import SAMPLE
 
 PICTURES = (".jpg", ".jpeg", ".png")
 Part = tuple[int, int]

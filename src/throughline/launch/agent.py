@@ -106,7 +106,10 @@ class Agent:
         spec = frameworks.specification(self.plan.spec)
         starter = frameworks.of(spec.framework).starter
         if starter is None:
-            await self.start_ranks()
+            for end in asyncio.as_completed((await self.spawn_ranks(self.plan.python, WORKER)).values()):
+                await end
+                if self.failed:
+                    break
             return
         ranks.folder_file(self.path.parent, self.node).write_text(str(self.folder))
         watched = [create_task(self.watch(rank)) for rank in self.ranks]
@@ -120,13 +123,6 @@ class Agent:
             ends: list[asyncio.Future[Any]] = [asyncio.gather(*watched), create_task(self.finish.wait())]
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             await asyncio.wait(watched, timeout=LAST_S)
-
-    async def start_ranks(self) -> None:
-        """Start this node's ranks when all nodes are ready, and wait for their ends."""
-        for end in asyncio.as_completed((await self.spawn_ranks(self.plan.python, WORKER)).values()):
-            await end
-            if self.failed:
-                return
 
     async def start_programs(self) -> None:
         """Start the runners of a program. The run ends with that of rank 0, which then ends all others."""

@@ -197,6 +197,10 @@ def _read(manifest: Manifest) -> dict[str, Any]:
 def _plan(request: RunRequest, survey: Survey) -> LaunchPlan:
     topology, spec = request.spec.topology, request.with_content
     manifest = None if spec.options.data == "synthetic" else request.manifest
+    program = None
+    if spec.program:
+        given = {name: request.of_program[name] for name in ("folder", "files", "python", "timeout")}
+        program = ProgramPlan(**given, min_window_seconds=spec.steps.shortest_s(survey.device.kind))
     return LaunchPlan(
         spec=spec.values() | ({} if spec.content is None else {"content": spec.content}),
         python=request.python,
@@ -216,19 +220,10 @@ def _plan(request: RunRequest, survey: Survey) -> LaunchPlan:
         strict=request.strict,
         convergence=request.convergence,
         updates=str(request.updates.resolve()) if request.updates else None,
-        program=_program(request, survey),
+        program=program,
         checkpoints=str(request.checkpoints) if request.checkpoints else None,
         restart=request.restart,
     )
-
-
-def _program(request: RunRequest, survey: Survey) -> ProgramPlan | None:
-    """Return what the runners of a program have to know; None for a framework."""
-    if request.spec.program is None:
-        return None
-    given = {name: request.of_program[name] for name in ("folder", "files", "python", "timeout")}
-    shortest_s = request.spec.steps.shortest_s(survey.device.kind)
-    return ProgramPlan(**given, min_window_seconds=shortest_s)
 
 
 @contextlib.contextmanager

@@ -251,7 +251,7 @@ def _through_ssh(name: str, command: list[str], variables: Mapping[str, str]) ->
         return "does not answer within 120 s"
     errors = " ".join(done.stderr.split()).replace(name, "it").replace(name.rpartition("@")[2], "it")
     if done.returncode == SSH_FAILED:
-        return f"cannot be reached through ssh ({errors})"
+        return f"cannot be reached through ssh ({errors or 'it is silent'})"
     if done.returncode:
         return f"cannot run {shlex.join(command[:3])} ({errors[-300:]})"
     return _parsed(done.stdout.strip().splitlines()[-1])

@@ -53,11 +53,11 @@ def machine() -> dict[str, Any]:
         "kernel": platform.release(),
         "cpu": cpu_name(),
         "cpu_cores": cpu_cores(),
-        "cpu_sockets": len({_line(path) for path in sockets} - {None, ""}) or None,
-        "cpu_governor": _line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "cpu_sockets": len({content(path) for path in sockets} - {None}) or None,
+        "cpu_governor": content("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         "cpu_quota_cores": _cpu_quota_cores(),
         "numa_nodes": len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or None,
-        "transparent_hugepages": _first(r"\[(\w+)\]", _line("/sys/kernel/mm/transparent_hugepage/enabled")),
+        "transparent_hugepages": _first(r"\[(\w+)\]", content("/sys/kernel/mm/transparent_hugepage/enabled")),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
     }
 
@@ -157,9 +157,9 @@ def _cpu_quota_cores(root: Path = Path("/")) -> float | None:
     quotas = []
     for path, version in _control_groups("cpu", root):
         if version == 1:
-            limits = [_line(path / f"cpu.cfs_{name}_us") or "" for name in ("quota", "period")]
+            limits = [content(path / f"cpu.cfs_{name}_us") or "" for name in ("quota", "period")]
         else:
-            limits = (_line(path / "cpu.max") or "").split()
+            limits = (content(path / "cpu.max") or "").split()
         if limits and all(number.isdigit() for number in limits):
             quotas.append(int(limits[0]) / int(limits[1]))
     return min(quotas, default=None)
@@ -170,15 +170,15 @@ def free_memory_bytes(root: Path = Path("/")) -> int | None:
 
     The kernel takes back files that a group read and no longer uses (`inactive_file`), so they count as free.
     """
-    available = _first(r"^MemAvailable:\s*(\d+) kB$", _line(root / "proc/meminfo"))
+    available = _first(r"^MemAvailable:\s*(\d+) kB$", content(root / "proc/meminfo"))
     if available is None:
         return None
     free = [int(available) << 10]
     for path, version in _control_groups("memory", root):
         names = ("limit_in_bytes", "usage_in_bytes") if version == 1 else ("max", "current")
-        most, used = (_line(path / f"memory.{name}") or "" for name in names)
+        most, used = (content(path / f"memory.{name}") or "" for name in names)
         key = "total_inactive_file" if version == 1 else "inactive_file"
-        cached = _first(rf"^{key} (\d+)$", _line(path / "memory.stat")) or "0"
+        cached = _first(rf"^{key} (\d+)$", content(path / "memory.stat")) or "0"
         if most.isdigit() and used.isdigit():
             free.append(max(0, int(most) - max(0, int(used) - int(cached))))
     return min(free)
@@ -187,7 +187,7 @@ def free_memory_bytes(root: Path = Path("/")) -> int | None:
 def oom_kills(root: Path = Path("/")) -> int:
     """Return how many processes the system has killed in this control group because memory ran out; 0 if unknown."""
     for path, version in _control_groups("memory", root):
-        text = _line(path / ("memory.oom_control" if version == 1 else "memory.events"))
+        text = content(path / ("memory.oom_control" if version == 1 else "memory.events"))
         if killed := _first(r"^oom_kill (\d+)$", text):
             return int(killed)
     return 0
@@ -198,7 +198,7 @@ def _control_groups(kind: Literal["cpu", "memory"], root: Path) -> Iterator[tupl
 
     Version 2 has one tree, version 1 one for each kind. In a container, the tree may begin at the process's own group.
     """
-    for line in (_line(root / "proc/self/cgroup") or "").splitlines():
+    for line in (content(root / "proc/self/cgroup") or "").splitlines():
         _, kinds, group = line.split(":", 2)
         if kinds and kind not in kinds.split(","):
             continue
@@ -209,7 +209,7 @@ def _control_groups(kind: Literal["cpu", "memory"], root: Path) -> Iterator[tupl
 
 
 def _cpuinfo(key: str) -> str | None:
-    return _first(rf"^{key}\s*:\s*(.+)$", _line("/proc/cpuinfo"))
+    return _first(rf"^{key}\s*:\s*(.+)$", content("/proc/cpuinfo"))
 
 
 def _os() -> str:
@@ -219,11 +219,11 @@ def _os() -> str:
         return platform.system()
 
 
-def _line(path: str | Path) -> str | None:
-    """Return a file's content, usually one line; None if there is no such file."""
+def content(path: str | Path) -> str | None:
+    """Return a small file's text; None if it is empty, or cannot be read."""
     try:
-        return Path(path).read_text().strip()
-    except OSError:
+        return Path(path).read_text().strip() or None
+    except (OSError, ValueError):  # an interface that is down refuses to state its speed
         return None
 
 

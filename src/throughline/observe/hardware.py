@@ -14,8 +14,15 @@ from typing import Any
 from throughline import gpus
 from throughline.messages import Message
 from throughline.observe import environment
-from throughline.observe.hardware_cards import facts_of
+from throughline.observe.environment import content
 from throughline.observe.telemetry_cards import Cards
+
+try:
+    import pynvml as nvml
+except ImportError:
+    nvml = None
+
+Question = Callable[[], Any]
 
 UNKNOWN_SPEED = 2**31 - 1
 """Some drivers state this speed in Mbit/s if they do not know one."""
@@ -85,14 +92,14 @@ def _clocks(cpus: Path) -> dict[str, Any]:
     """
 
     def all_of(name: str) -> list[str]:
-        return [text for path in cpus.glob(f"cpu[0-9]*/{name}") if (text := line(path))]
+        return [text for path in cpus.glob(f"cpu[0-9]*/{name}") if (text := content(path))]
 
     def mhz(name: str, choose: Callable[[Iterable[float]], float]) -> float | None:
         values = [int(text) / 1000 for text in all_of(f"cpufreq/{name}") if text.isdigit()]
         return choose(values) if values else None
 
     throttled = [int(text) for text in all_of("thermal_throttle/core_throttle_count") if text.isdigit()]
-    boost, turbo_is_off = line(cpus / "cpufreq/boost"), line(cpus / "intel_pstate/no_turbo")
+    boost, turbo_is_off = content(cpus / "cpufreq/boost"), content(cpus / "intel_pstate/no_turbo")
     return {
         "cpu_governor": ", ".join(sorted(set(all_of("cpufreq/scaling_governor")))) or None,
         "cpu_clock_mhz": mhz("scaling_cur_freq", statistics.median),
@@ -110,10 +117,10 @@ def _memory(controllers: Path) -> dict[str, Any]:
     """
 
     def count(name: str) -> int | None:
-        counts = [int(text) for path in controllers.glob(f"mc*/{name}") if (text := line(path) or "").isdigit()]
+        counts = [int(text) for path in controllers.glob(f"mc*/{name}") if (text := content(path) or "").isdigit()]
         return sum(counts) if counts else None
 
-    places = [(path.parent.parent.name, line(path) or "") for path in controllers.glob("mc*/*/dimm_location")]
+    places = [(path.parent.parent.name, content(path) or "") for path in controllers.glob("mc*/*/dimm_location")]
     channels = {(controller, text.split(" slot")[0]) for controller, text in places if text.startswith("channel")}
     return {
         "memory_channels": len(channels) or None,
@@ -124,9 +131,9 @@ def _memory(controllers: Path) -> dict[str, Any]:
 
 def _interfaces(folder: Path) -> Iterator[dict[str, Any]]:
     """Yield the network interfaces that are up, without loopback. If there are devices, virtual ones are left out."""
-    up = [path for path in sorted(folder.glob("*")) if path.name != "lo" and line(path / "carrier") == "1"]
+    up = [path for path in sorted(folder.glob("*")) if path.name != "lo" and content(path / "carrier") == "1"]
     for path in [path for path in up if (path / "device").exists()] or up:
-        speed = line(path / "speed") or ""
+        speed = content(path / "speed") or ""
         known = speed.isdigit() and 0 < int(speed) < UNKNOWN_SPEED
         yield {"name": MAC.sub("", path.name), "gbit_per_s": int(speed) / 1000 if known else None}
 
@@ -134,19 +141,99 @@ def _interfaces(folder: Path) -> Iterator[dict[str, Any]]:
 def _ports(folder: Path) -> Iterator[dict[str, Any]]:
     """Yield the ports of InfiniBand (and RoCE) devices with their rate and state."""
     for port in sorted(folder.glob("*/ports/*")):
-        rate = re.match(r"([\d.]+) Gb/sec", line(port / "rate") or "")
-        state = (line(port / "state") or "").partition(": ")[2].lower()
+        rate = re.match(r"([\d.]+) Gb/sec", content(port / "rate") or "")
+        state = (content(port / "state") or "").partition(": ")[2].lower()
         yield {
             "name": f"{port.parent.parent.name}/{port.name}",
             "gbit_per_s": float(rate[1]) if rate else None,
             "state": state or None,
-            "link_layer": line(port / "link_layer"),
+            "link_layer": content(port / "link_layer"),
         }
 
 
-def line(path: Path) -> str | None:
-    """Return a small file's text; None if there is no such file, or it cannot be read."""
+def facts_of(handle: Any, root: Path = Path("/")) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the facts of a GPU, and the reason for each that is None."""
+    answers: dict[str, Any] = {}
+    reasons: dict[str, str] = {}
+    for name, question in {**_links(handle), **_faults(handle)}.items():
+        try:
+            answers[name] = question()
+        except (nvml.NVMLError, OSError, ValueError) as error:
+            answers[name] = None
+            reasons[name] = f"NVML: {error}" if isinstance(error, nvml.NVMLError) else str(error)
     try:
-        return path.read_text().strip() or None
-    except (OSError, ValueError):  # an interface that is down refuses to state its speed
-        return None
+        answers["numa_node"] = _numa_node(handle, root)
+    except (nvml.NVMLError, OSError, ValueError) as error:
+        why = error if isinstance(error, ValueError) else type(error).__name__
+        answers["numa_node"], reasons["numa_node"] = None, f"the system does not say: {why}"
+    return answers, reasons
+
+
+def _links(handle: Any) -> dict[str, Question]:
+    """Return the questions about the links and the limits of the temperature."""
+
+    def limit(kind: str) -> Question:
+        return lambda: nvml.nvmlDeviceGetTemperatureThreshold(
+            handle, getattr(nvml, f"NVML_TEMPERATURE_THRESHOLD_{kind}")
+        )
+
+    return {
+        "pcie_generation": lambda: nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle),
+        "pcie_generation_most": lambda: nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle),
+        "pcie_width": lambda: nvml.nvmlDeviceGetCurrPcieLinkWidth(handle),
+        "pcie_width_most": lambda: nvml.nvmlDeviceGetMaxPcieLinkWidth(handle),
+        "pcie_replays": lambda: nvml.nvmlDeviceGetPcieReplayCounter(handle),
+        "nvlinks": lambda: _nvlinks(handle),
+        "temperature_slowdown_c": limit("SLOWDOWN"),
+        "temperature_most_c": limit("GPU_MAX"),
+    }
+
+
+def _faults(handle: Any) -> dict[str, Question]:
+    """Return the questions about faults of the memory. Counts are since the driver was loaded, or ever."""
+
+    def ecc(kind: str, since: str) -> Question:
+        wanted = getattr(nvml, f"NVML_MEMORY_ERROR_TYPE_{kind}")
+        return lambda: nvml.nvmlDeviceGetTotalEccErrors(handle, wanted, getattr(nvml, f"NVML_{since}_ECC"))
+
+    def rows(index: int, kind: type) -> Question:
+        return lambda: kind(nvml.nvmlDeviceGetRemappedRows(handle)[index])
+
+    causes = ("MULTIPLE_SINGLE_BIT_ECC_ERRORS", "DOUBLE_BIT_ECC_ERROR")
+    return {
+        "ecc_corrected": ecc("CORRECTED", "VOLATILE"),
+        "ecc_uncorrected": ecc("UNCORRECTED", "VOLATILE"),
+        "ecc_corrected_ever": ecc("CORRECTED", "AGGREGATE"),
+        "ecc_uncorrected_ever": ecc("UNCORRECTED", "AGGREGATE"),
+        "rows_remapped_corrected": rows(0, int),
+        "rows_remapped_uncorrected": rows(1, int),
+        "rows_pending": rows(2, bool),
+        "rows_failed": rows(3, bool),
+        "pages_retired": lambda: sum(
+            len(nvml.nvmlDeviceGetRetiredPages(handle, getattr(nvml, f"NVML_PAGE_RETIREMENT_CAUSE_{cause}")))
+            for cause in causes
+        ),
+    }
+
+
+def _nvlinks(handle: Any) -> list[bool]:
+    """Return for each NVLink of the GPU whether it is active. Raise NVMLError if the GPU has none."""
+    states: list[bool] = []
+    for link in range(nvml.NVML_NVLINK_MAX_LINKS):
+        try:
+            states.append(bool(nvml.nvmlDeviceGetNvLinkState(handle, link)))
+        except nvml.NVMLError:
+            if not link:
+                raise
+            break  # the GPU has no more
+    return states
+
+
+def _numa_node(handle: Any, root: Path) -> int:
+    """Return the NUMA node of the GPU's PCIe slot."""
+    bus = nvml.nvmlDeviceGetPciInfo(handle).busId
+    name = (bus.decode() if isinstance(bus, bytes) else bus).lower()
+    node = int((root / "sys/bus/pci/devices" / name[-12:] / "numa_node").read_text())
+    if node < 0:
+        raise ValueError("the slot belongs to no node")
+    return node

@@ -36,8 +36,9 @@ def code(folder: Path, patterns: list[str], command: tuple[str, ...]) -> str:
     """
     commit = _git(folder, "rev-parse", "--short=12", "HEAD")
     changes = _git(folder, "diff", "HEAD") if commit else ""
-    named = [path for word in command if _is_code(path := folder / word)]
+    named = [path for word in command if os.path.isfile(path := folder / word)]
     listed = [path for pattern in patterns for path in folder.glob(pattern) if path.is_file()]
+    named = [path for path in named if path.stat().st_size <= CODE_BYTES]
     paths = sorted(path for path in {*listed, *named} if path.is_relative_to(folder))
     found = {str(path.relative_to(folder)): files.sha256(path)[:12] for path in paths}
     parts = [
@@ -46,11 +47,6 @@ def code(folder: Path, patterns: list[str], command: tuple[str, ...]) -> str:
         f"files {_digest(json.dumps(found).encode())}" if found else "",
     ]
     return ", ".join(filter(None, parts)) or "unknown: no git checkout, and no files are named"
-
-
-def _is_code(path: Path) -> bool:
-    """True for a file that is not large. A word of a command may be too long for a path."""
-    return os.path.isfile(path) and path.stat().st_size <= CODE_BYTES
 
 
 def _digest(content: bytes) -> str:

@@ -81,10 +81,12 @@ def parts(
     used = [device["utilization"] for node in telemetry for device in node["devices"]]
     gpu = sum(share["mean"] for share in used) / len(used) if used and all(used) else None
     hardware = [asdict(node.hardware) for node in observed if node.hardware]
+    memory = workloads.predicted_memory(spec, gpu=plan.kind == "cuda")
+    predicted = {"predicted_bytes": round(memory.peak_bytes)} if memory else {}
     return {
         **({"hardware": hardware} if hardware else {}),
         "telemetry": telemetry,
-        "memory": _memory(plan.kind, reports, telemetry, sampled) | _predicted_memory(spec, plan.kind),
+        "memory": _memory(plan.kind, reports, telemetry, sampled) | predicted,
         "utilization": {**record["utilization"], "gpu": gpu},
         "warnings": record["warnings"] + warnings(observed, telemetry, plan, spec.threads),
     }
@@ -132,11 +134,6 @@ def _other_cards(node: Observation, first: Observation) -> list[str]:
         for name in ("name", *LIMITS)
         if card[name] != other[name]
     ]
-
-
-def _predicted_memory(spec: RunSpec, kind: str) -> dict[str, int]:
-    predicted = workloads.predicted_memory(spec, gpu=kind == "cuda")
-    return {"predicted_bytes": round(predicted.peak_bytes)} if predicted else {}
 
 
 def _memory(

@@ -10,7 +10,7 @@ from typing import Any
 
 from throughline import gpus, workloads
 from throughline.messages import RankReport
-from throughline.spec import Program, RunSpec
+from throughline.spec import RunSpec
 
 
 def of(
@@ -40,7 +40,11 @@ def of(
     if share is None:
         unknown = "the run did not count its padding" if tokens else f"{spec.model} has no tokens"
         reasons.setdefault("real_token_share", unknown)
-    flops = _of_program(spec.program) if spec.program else workload.flops_per_sample(spec, facts, counted)
+    flops: float | str = "programs.<name>.flops_per_step is not set"
+    if spec.program is None:
+        flops = workload.flops_per_sample(spec, facts, counted)
+    elif spec.program.flops_per_step:
+        flops = spec.program.flops_per_step / spec.program.per_step
     if spec.options.data == "reading":
         flops = "nothing is trained"
     per_sample = None if isinstance(flops, str) else float(flops)
@@ -67,11 +71,6 @@ def of(
         "convention": workload.convention(spec) | _convention(precision, gpu.source if gpu else None),
         "reasons": {name: reason for name, reason in reasons.items() if figures.get(name) is None},
     }
-
-
-def _of_program(program: Program) -> float | str:
-    stated = program.flops_per_step
-    return stated / program.per_step if stated else "programs.<name>.flops_per_step is not set"
 
 
 def _explain(figures: Mapping[str, float | None], reasons: dict[str, str], samples_per_s: float | None) -> None:

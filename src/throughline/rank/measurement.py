@@ -84,11 +84,6 @@ def warmup_steps(requested: int, timed: int, max_total_seconds: float, looks: Lo
     return max(looks.made, min(requested, looks.made + more))
 
 
-def lengthened(timed: int, min_window_seconds: float, step_s: float) -> int:
-    """Return `timed`, or as many steps as a window of `min_window_seconds` needs."""
-    return max(timed, min(MOST_TIMED, math.ceil(min_window_seconds * SPARE / step_s)))
-
-
 def timed_steps(requested: int, max_total_seconds: float, elapsed_s: float, step_s: float) -> int:
     """Return how many timed steps fit into the time that the warm-up left of `max_total_seconds`.
 
@@ -314,7 +309,8 @@ class Measurement:
         warmup = framework.broadcast(warmup_steps(requested, timed, most, looks))
         rest = yield from steps(warmup)
         elapsed, left = looks.elapsed_s + rest, warmup - looks.made
-        wanted = lengthened(timed, self.shortest_s, rest / left if left else looks.step_s)
+        step_s = rest / left if left else looks.step_s
+        wanted = max(timed, min(MOST_TIMED, math.ceil(self.shortest_s * SPARE / step_s)))
         if cap is not None:
             wanted = timed_steps(wanted, cap, elapsed, elapsed / (warmup - 1))
         return losses, warmup, framework.broadcast(wanted)

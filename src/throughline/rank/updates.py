@@ -49,7 +49,8 @@ class Expected:
         held, sums = np.zeros(len(self.names) + 1, bool), np.zeros((3, len(self.names) + 1))
         for name, after in framework.snapshot().items():
             numbers, update, before = (np.asarray(kept[name]) for kept in (self.numbers, self.updates, self.weights))
-            if not _are_numbers(numbers, len(self.names)):
+            whole = (numbers == np.rint(numbers)) & (numbers >= 0) & (numbers <= len(self.names))
+            if not whole.all():  # 0 stands where a rank fills its part up
                 self.reason = UNKNOWN
                 return []
             places = numbers.astype(np.int64).ravel()
@@ -74,8 +75,3 @@ def _kept(framework: Rank, arrays: Arrays | None = None) -> Any:
     np.savez(file, **framework.snapshot())
     file.seek(0)
     return np.load(file)
-
-
-def _are_numbers(numbers: Any, most: int) -> bool:
-    """True if all are numbers of tensors, or 0, which stands where a rank fills its part up."""
-    return bool(((numbers == np.rint(numbers)) & (numbers >= 0) & (numbers <= most)).all())

@@ -19,10 +19,9 @@ from throughline.spec.program import DECIDES
 from throughline.study import config_checks
 from throughline.study.accept_section import Accept
 from throughline.study.benchmark import Benchmark, ProgramName, Runs
-from throughline.study.clicks_section import Clicks
 from throughline.study.config_errors import explain, shown
 from throughline.study.corpus_section import Corpus
-from throughline.study.images_section import Faces, Images, Pictures
+from throughline.study.data_sections import Clicks, Faces, Images, Pictures
 from throughline.study.program_section import ProgramSection
 from throughline.study.result_sections import Compare, Goals, Import, Price
 from throughline.study.section import ConfigPaths, DataSection, Name, Section

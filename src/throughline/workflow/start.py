@@ -9,8 +9,8 @@ from typing import Any
 from snakemake.logging import logger
 
 from throughline.console.console import Console
-from throughline.launch import only_on
-from throughline.launch.auto_topologies import AutoTopologies
+from throughline.launch import auto_topologies
+from throughline.launch.auto_topologies import NAMES, AutoTopologies
 from throughline.study.benchmark import Benchmark
 from throughline.workflow import call
 from throughline.workflow.call import WorkflowCall, or_exit
@@ -36,8 +36,8 @@ def start(workflow: Any) -> tuple[Inside, WorkflowCall, SlurmResources, NodeJobs
     auto = AutoTopologies(inside.asks_for_cluster, partition)
 
     def skipped(blocks: Mapping[str, Benchmark]) -> dict[str, str]:
-        others = only_on.skipped(blocks, inside.named, inside.asks_for_cluster, partition)
-        auto.lines.update({f"{name}: skipped, it is for {only_on.NAMES[kind]}": None for name, kind in others.items()})
+        others = auto_topologies.skipped(blocks, inside.named, inside.asks_for_cluster, partition)
+        auto.lines.update({f"{name}: skipped, it is for {NAMES[kind]}": None for name, kind in others.items()})
         return others
 
     made = or_exit(call.read, *inside.configuration, inside.root, auto, skipped, inside.is_deployed, logger.info)

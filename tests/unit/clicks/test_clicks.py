@@ -17,7 +17,7 @@ from throughline.datasets.targets import ClicksTargets
 from throughline.files import UserError
 from throughline.rank.data import Manifest
 from throughline.spec import Options, example
-from throughline.study.clicks_section import Clicks
+from throughline.study.data_sections import Clicks
 from throughline.workloads import wide_deep
 
 NAMES = ["training_0000", "training_0001", "test_0000"]

@@ -15,7 +15,7 @@ from throughline.datasets import hdf5, manifest
 from throughline.datasets.shards import installed_file, split_of
 from throughline.datasets.targets import FolderTargets
 from throughline.files import UserError, read_json, write_json
-from throughline.study.clicks_section import Clicks
+from throughline.study.data_sections import Clicks
 
 WHOLE = partial(hdf5.defect, schema=1, arrays=("a",))
 

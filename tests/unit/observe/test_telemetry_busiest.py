@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from throughline.observe import telemetry
-from throughline.observe.telemetry_busiest import Busiest, Disks, Links
+from throughline.observe.telemetry import Busiest, Disks, Links
 
 
 def test_the_busiest_of_each_moment_counts() -> None:
