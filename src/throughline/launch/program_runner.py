@@ -72,6 +72,8 @@ class Runner:
         self.marks = self.output / "throughline_marks"
         self.lines = Lines(self.program) if self.program.timing.group else None
         self.points: list[Point] = []
+        self.window: tuple[int, int] | None = None
+        """The first and last point of the window, when it is full."""
         self.last_lines: deque[str] = deque(maxlen=LAST_LINES)
         self.looked_like: deque[str] = deque(maxlen=1000)
         self.rest, self.phase = b"", ""
@@ -213,24 +215,12 @@ class Runner:
         else:
             self.enter("training", self.points[-1].step - self.points[found[0]].step, steps.timed)
             if found[1] is not None:
-                raise Ended("ok")
+                self.window = found[0], found[1]
         most = steps.max_total_seconds
-        if (
-            most
-            and self.points[-1].at_s - self.points[0].at_s > most
-            and timing.shortened(self.points, steps, LEAST_STEPS)
-        ):
+        if not self.window and most and self.points[-1].at_s - self.points[0].at_s > most:
+            self.window = timing.shortened(self.points, steps, LEAST_STEPS)
+        if self.window:
             raise Ended("ok")
-
-    def bounds(self) -> tuple[int, int]:
-        """Return the indices of the first and last point of the window that ended the run."""
-        steps = self.spec.steps
-        found = timing.bounds(self.points, steps.warmup, steps.timed, self.ours.min_window_seconds)
-        if found and found[1] is not None:
-            return found[0], found[1]
-        shorter = timing.shortened(self.points, steps, LEAST_STEPS)
-        assert shorter
-        return shorter
 
     def enter(self, phase: str, done: int, steps: int) -> None:
         if self.phase != phase:
@@ -283,7 +273,8 @@ class Runner:
         return RankReport(self.rank, time.time(), status, reason, measured, None, software, program=run)
 
     def measured(self) -> Measured:
-        first, last = self.bounds()
+        assert self.window
+        first, last = self.window
         window = timing.window(self.program, self.points, first, last, self.spec.topology.world)
         return Measured(
             cpu_seconds=0.0,
