@@ -47,8 +47,9 @@ def compare(
         with results.opened(path) as theirs:
             compared.append(_beside(ours, theirs))
             groups[name] = theirs.groups
-    devices = {name for every in groups.values() for group in every for name in group.devices}
-    over_machines = machines.compare(groups, prices or {}) if len(devices) > 1 or not ours.groups else []
+    over_machines = machines.compare(groups, prices or {})
+    if ours.groups and len({(cell.device, cell.price_per_device_hour) for cell in over_machines}) < 2:
+        over_machines = []
     if not (over_machines or any(side.cells or side.acceptance for side in compared)):
         there = [*compared[0].only_there[:3], *compared[0].unreadable[:1]]
         raise UserError(

@@ -72,7 +72,7 @@ def opened(path: Path) -> Iterator[Archive]:
     except FileNotFoundError:
         raise UserError(f"{path} does not exist", next_step="check the path; `snakemake pack` makes one") from None
     except (OSError, zipfile.BadZipFile, ValueError) as error:
-        raise UserError(f"{path} is no archive", why=str(error), next_step=MAKE) from None
+        raise UserError(f"{path} is no archive", why=str(error), next_step=f"{MAKE}; a table is a file .csv") from None
     with packed, temporary.folder() as folder:
         try:
             _refuse_entries(packed.infolist())

@@ -1,14 +1,24 @@
-"""Derive every figure of an archive again from its raw values, and list what differs.
+"""Check an archive, or a table of published figures, and list what differs or cannot be.
 
-The exit status is 0 if everything follows from the raw values, and 1 if something differs.
+Every figure of an archive is derived again from its raw values. A table has no raw values: its figures have to follow
+from each other, and a device has to be able to reach them (docs/how-to/compare.md describes its columns).
 
-file: an archive that `snakemake pack` has made
+The exit status is 0 if nothing is wrong, and 1 otherwise.
+
+file: an archive that `snakemake pack` has made, or a table that ends in .csv
 """
 
 from pathlib import Path
 
 
 def main(file: Path, /) -> int:
+    if file.suffix == ".csv":
+        from throughline.comparables import implausible, published
+
+        rows = list(published.read(file))
+        doubts = implausible.doubts(rows)
+        print("\n".join(implausible.lines(rows, doubts, str(file))))
+        return 1 if doubts else 0
     from throughline.archive import check
 
     verdict = check.check(file)

@@ -2,7 +2,7 @@
 
 A rule knows neither sources nor single rows. The printed digits of a figure decide how exactly it is checked. Each
 doubt says how it was derived, so that a reader can repeat it by hand. Published rows have their doubts in a column of
-resources/published.csv. benchmarks/implausible.py writes this column: it applies these rules, and those about the other
+resources/published.csv. `implausible` writes this column: it applies these rules, and those about the other
 figures that a publication prints.
 """
 

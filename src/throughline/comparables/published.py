@@ -1,7 +1,7 @@
 """Read resources/published.csv: training speeds that others have published. Each row names its source.
 
 The file has each figure exactly as its source prints it, even if the figure is wrong. The column `implausible` says
-which figures cannot be; benchmarks/implausible.py writes it.
+which figures cannot be; `implausible` writes it.
 """
 
 import csv
@@ -50,11 +50,11 @@ def read(path: Path) -> Iterator[Result]:
         try:
             yield Result.model_validate(_values({key: text for key, text in row.items() if text}))
         except (ValidationError, ValueError) as error:
-            fault = error.errors()[0] if isinstance(error, ValidationError) else None
-            reason = f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" if fault else str(error)
+            faults = error.errors() if isinstance(error, ValidationError) else []
+            reason = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in faults)
             raise UserError(
                 f"{path}, line {number} is no published result",
-                why=reason,
+                why=reason or str(error),
                 next_step="correct the line; docs/how-to/compare.md describes the columns",
             ) from None
 

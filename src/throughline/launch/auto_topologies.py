@@ -91,8 +91,8 @@ def _here(block: Benchmark) -> Devices:
             return Devices(1, gpus, f"{gpus} GPU{'s' * (gpus > 1)} of this machine")
         if block.device != "auto":
             raise UserError(
-                f"topologies: auto, and {FRAMEWORK} sees no device of kind {block.device} here",
-                next_step="set runs.device to auto or cpu, or name the topologies",
+                f"the configuration asks for all GPUs (topologies: auto), and {FRAMEWORK} sees none here",
+                next_step="make doctor says what this machine has; without GPUs, choose another preset or device",
             )
     cores = environment.cpu_cores()
     return Devices(1, max(1, cores // block.threads), f"{cores} CPU core{'s' * (cores > 1)} of this machine")

@@ -69,7 +69,7 @@ class Result(Entry):
     (optimizer, XLA ...); convention: how the figure was measured (which steps, mean or median); value: the speed of all
     devices together, in `unit`; printed: the other figures of the row; evidence: a proof, such as the digest of the
     log. Two rows with the same evidence are one measurement. implausible: what is doubtful about a published row, as
-    benchmarks/implausible.py found it. repeats: the slowest and the fastest repeat of a row of our own, in `unit`, if
+    `comparables.implausible` found it. repeats: the slowest and the fastest repeat of a row of our own, in `unit`, if
     it has several; no file has it.
     """
 

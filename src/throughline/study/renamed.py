@@ -96,7 +96,7 @@ DLPerf's keys (`median_speed`, `average_speed`, `speedup`, `batch_size_per_devic
 | columns `made_up_data`, `mathematics` | `synthetic_data`, `equivalence` |
 | columns `doubts`, `use_share` | `implausible`, `utilization_share` |
 | verdict `not told apart` | `inconclusive` |
-| the script of doubts | `benchmarks/implausible.py` |
+| the script of doubts | `throughline check FILE.csv` |
 
 ## A new key
 

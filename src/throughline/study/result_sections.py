@@ -124,9 +124,11 @@ class Compare(Section):
         """Return the archives and folders. UserError if one of them does not exist."""
         for path in self.against:
             if not Path(path).exists():
+                near = spelling.beside(Path(path))
+                meant = f"did you mean {spelling.listed(near)}? " if near else "correct the path; "
                 raise UserError(
                     f"compare.against names {path}, which does not exist",
-                    next_step="correct the path; `snakemake pack` makes an archive of finished results",
+                    next_step=f"{meant}`snakemake pack` makes an archive of finished results",
                 )
         return list(self.against)
 

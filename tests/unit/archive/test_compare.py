@@ -147,7 +147,22 @@ def test_what_differs_is_named_in_the_order_in_which_it_matters() -> None:
     assert [fact.name for fact in old.differs] == order and old.differs[3].there == "2.12.0"
     assert str(old.differs[1]) == "gpu power limit w: 700.0 here, [500.0, 700.0] there"
     assert [[fact.name for fact in cell.differs] for cell in old.cells] == [[], [], ["kernel"], ["kernel"]]
-    assert [cell.machine for cell in found.machines] == ["here"] * 4 + ["old.zip"] * 4
+    assert [cell.machine for cell in found.machines] == ["here", "old.zip"] * 4
+
+
+def test_two_offers_of_the_same_device_are_one_table() -> None:
+    """Each machine has the price with which it was measured."""
+    stated = {"currency": "USD", "price_source": "an offer"}
+
+    def priced(summary: Any, hour: float) -> None:
+        for cell in summary["frameworks"]["torch"].values():
+            cell["cost"] |= {"price_per_device_hour": hour, **stated}
+
+    changed(lambda summary: priced(summary, 2.0))
+    (here, there, *_) = compared(archive("other.zip", lambda summary: priced(summary, 3.0))).machines
+    assert (here.machine, here.price_per_device_hour) == ("here", 2.0)
+    assert (there.machine, there.price_per_device_hour, there.name) == ("other.zip", 3.0, here.name)
+    assert compared(archive("same.zip", same)).machines == []
 
 
 def unequal(summary: Any) -> None:
@@ -374,7 +389,7 @@ def test_a_folder_of_results_is_compared_as_an_archive() -> None:
 def test_machines_are_compared_without_results_of_our_own() -> None:
     compare.compare([], [folder(), archive("old.zip", same)], Path("compare.json"))
     found = read_compared("compare.json")
-    assert [cell.machine for cell in found.machines] == ["there"] * 4 + ["old.zip"] * 4
+    assert [cell.machine for cell in found.machines] == ["there", "old.zip"] * 4
     assert not any(one.cells for one in found.archives)
     write_comparison(Path("compare.json"), Path("compare.html"))
     page = Path("compare.html").read_text()

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import csv
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 import report_fixture
-from throughline import handover, sources
-from throughline.comparables import flop_conventions, published
+from throughline import handover
+from throughline.commands import check
+from throughline.comparables import flop_conventions, implausible, published
 from throughline.comparables.similar import differences, is_like
 from throughline.files import UserError, sha256
 from throughline.records import Result, ends
@@ -21,9 +21,6 @@ from throughline.report.render import page
 from throughline.report.render.page import Results
 from throughline.report.topic import Scope
 from throughline.report.topics import write_tables
-
-sys.path.append(str(sources.ROOT.parents[1] / "benchmarks"))
-import implausible
 
 JOB = {"global_step": "32", "train_steps_per_second": "0.157", "train_runtime": "203.6953"}
 
@@ -50,7 +47,7 @@ def rules(rows: Sequence[Result]) -> list[str]:
         (None, "cannot be read", "No such file"),
         (b"\xcf\x00\xff", "cannot be read", "no CSV in UTF-8"),
         (b"", "has no rows", ""),
-        (b"a,b\n1,2\n", "line 2 is no published result", "source: Field required"),
+        (b"a,b\n1,2\n", "line 2 is no published result", "source: Field required; framework: Field required; model: "),
         (",fp31,", "line 3 is no published result", "precision: "),
         (",1 GPU,", "line 3 is no published result", "invalid literal"),
     ],
@@ -68,12 +65,26 @@ def test_a_wrong_file_and_a_wrong_line_are_named(text: str | bytes | None, what:
     assert why in (caught.value.why or "")
 
 
+def test_a_vendors_table_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, columns = tmp_path / "vendor.csv", "source,framework,model,devices,value,speedup\n"
+    rows = "offer,torch,bert-large,1,100,1\noffer,torch,bert-large,8,790,{}\n"
+    path.write_text(columns + rows.format("8.9"), encoding="utf-8")
+    assert check.main(path) == 1
+    wrong = (
+        "implausible: offer, torch, bert-large, precision not stated, 8 devices: its own arithmetic: printed speedup"
+    )
+    assert f"{wrong} 8.9: 790 / 100 = 7.9" in capsys.readouterr().out
+    path.write_text(columns + rows.format("7.9"), encoding="utf-8")
+    assert check.main(path) == 0
+    assert "vendor.csv: 2 rows, 0 implausible." in capsys.readouterr().out
+
+
 def test_published_rows_have_their_doubts() -> None:
     """R100 with 245 pictures a second on a V100 is 113 % of its peak, because a convolution can need fewer
     multiplications than its definition. So it is not doubted."""
     rows = published.rows()
     written = [one.implausible for one in rows]
-    assert written == implausible.columns(published.FILE), "python benchmarks/implausible.py --write"
+    assert written == implausible.columns(published.FILE), "python -m throughline.comparables.implausible"
     assert any("printed speedup 27.33: 14822.31 / 544.31 = 27.23" in text for text in written)
     assert not any(one.model == "iresnet100" and "TFLOPS" in one.implausible for one in rows)
     assert len(rows) > 1000 and all(one.place and one.framework for one in rows)

@@ -61,7 +61,7 @@ def test_on_a_cpu_a_device_is_a_worker(machine: None, block: dict[str, Any], nam
 
 
 def test_gpus_come_first_and_a_device_that_is_not_there_is_an_error(machine: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UserError, match="sees no device of kind cuda here"):
+    with pytest.raises(UserError, match="sees none here"):
         topologies(AutoTopologies(variables={}), device="cuda")
     machine.setattr(seen_devices, "seen", lambda *_: Gpus(kind="cuda", count=4, name="H100", fp16=True))
     auto = AutoTopologies(variables={})

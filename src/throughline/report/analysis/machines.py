@@ -38,7 +38,7 @@ class Option:
 
 
 def compare(machines: Mapping[str, Sequence[Group]], prices: Mapping[str, Price]) -> list[MachineCell]:
-    """Return the measured cells whose work several machines do, those of one benchmark and work together.
+    """Return the measured cells whose work several machines do, by benchmark and cell, then by machine.
 
     A device has the price that `prices` names, otherwise the one of its own summary. Benchmarks that are derived from
     others, simulated nodes, and ranks that do not exchange are left out.
@@ -50,7 +50,8 @@ def compare(machines: Mapping[str, Sequence[Group]], prices: Mapping[str, Price]
     shared = [options for options in alike.values() if len({option.machine for option in options}) > 1]
     found = [cell for number, options in enumerate(shared, start=1) for cell in _cells(number, options, again)]
     benchmarks = list(dict.fromkeys(cell.benchmark for cell in found))
-    return sorted(found, key=lambda cell: benchmarks.index(cell.benchmark))
+    names = list(dict.fromkeys(cell.name for cell in found))
+    return sorted(found, key=lambda cell: (benchmarks.index(cell.benchmark), names.index(cell.name)))
 
 
 def _options(machines: Mapping[str, Sequence[Group]], prices: Mapping[str, Price]) -> Iterator[Option]:

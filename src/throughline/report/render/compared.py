@@ -63,13 +63,20 @@ TESTED = (
     Column("because", "because", read=_field("because")),
 )  # fmt: skip
 """The columns of what both sides have measured: the medians, their ratio, its interval, the test and its verdict."""
+
+
+def _differs(line: Line) -> str:
+    return "; ".join(map(str, line[1].differs))
+
+
 CELLS = (
     Column(heading="cell", read=_field("name"), forms=(PAGE,), names=True),
     Column("archive", read=lambda line: line[0].name, forms=(CSV,)),
     *_in_csv("benchmark", "batch", "precision", "framework", "topology", "unit"),
     *TESTED,
     *_in_csv("smallest_difference"),
-    Column("differs", "only here differs", read=lambda line: "; ".join(map(str, line[1].differs))),
+    Column("differs", read=_differs, forms=(CSV,)),
+    Column(heading="differs in this cell", read=_differs, forms=(PAGE,), optional=True),
 )
 KINDS = (
     Column("places", "places", read=_field("places")),
@@ -134,7 +141,7 @@ def remarks(compared: Compared, archive: ComparedArchive) -> Iterator[str]:
     days = "how far apart is not known" if archive.days_apart is None else f"{archive.days_apart:,.2f} days apart"
     began = f"{archive.started or NOT_KNOWN} there, from {compared.started or NOT_KNOWN} here"
     yield f"Measured from {began}: {archive.together or days}."
-    if archive.version:
+    if archive.version and archive.version != __version__:
         yield f"Version {archive.version} of Throughline made {archive.name}; version {__version__} compares."
     nothing = "nothing that the records state"
     yield f"What differs in every cell, what matters most first: {_differing(archive.differs) or nothing}."
@@ -246,9 +253,10 @@ MACHINES = (
            optional=True, by_value=True),
     Column(heading="whole task", read=_task, optional=True, by_value=True),
     Column(heading="best value", read=_best, optional=True),
-    Column(heading="worth", small="hours of the first", read=_worth, by_value=True),
+    Column(heading="an hour is worth", small="hours of the first machine", read=_worth, by_value=True),
     Column(heading="break-even", small="price", read=_break_even, optional=True, by_value=True),
-    Column(heading="price is", read=lambda cell: Entry(cell.price_is or "", cell.price_is), optional=True),
+    Column(heading="its price is", small="beside break-even", optional=True,
+           read=lambda cell: Entry(cell.price_is or "", cell.price_is)),
 )  # fmt: skip
 
 
@@ -256,10 +264,10 @@ def _over_machines(cells: Sequence[MachineCell]) -> dict[str, Any]:
     """Return the table over all machines as the page prints it: costs, the best value, and the break-even prices."""
     intro = (
         "Cells that do the same work on several machines: the same model, data, optimizer, dropout, clipping and job. "
-        "The best value is the lowest price per sample. It is named if all prices are in one currency and the repeats "
-        "tell it apart from all others. A device hour is worth so many device hours of the first machine. This number "
-        "times the price of the first machine is the break-even price. The small numbers are intervals with "
-        f"{percent(ratios.INTERVAL)}. The fastest cells are compared, on the fewest and on the most devices of both."
+        "The best value is the lowest price per sample, if all prices are in one currency and the repeats tell it "
+        "apart from all others. For the fastest cells, on the fewest and on the most devices of both, the table says "
+        "how many device hours of the first machine a device hour is worth. This number times the price there is the "
+        f"break-even price. The small numbers are intervals with {percent(ratios.INTERVAL)}."
     )
     sources = dict.fromkeys(cell.price_source for cell in cells if cell.price_source)
     table = Table.of(cells, MACHINES, facts=[("price", source) for source in sources], style="grid")

@@ -1,17 +1,17 @@
 """What is implausible about published results: resources/published.csv, or a file with the same columns.
 
-`python benchmarks/implausible.py [FILE]` prints each doubt with its rule. `--write` writes the doubts into the column
-`implausible` of the file. The report reads them there: published rows do not change, so nothing derives their doubts
-again. The rules that also hold for measured and imported rows are `throughline.comparables.plausibility`. The rules
-here are about the other figures that a publication prints: they have to follow from each other.
+`throughline check FILE.csv` prints each doubt with its rule. `python -m throughline.comparables.implausible` writes the
+doubts into the column `implausible` of resources/published.csv. The report reads them there: published rows do not
+change, so nothing derives their doubts again. The rules that also hold for measured and imported rows are
+`throughline.comparables.plausibility`. The rules here are about the other figures that a publication prints: they have
+to follow from each other.
 """
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from throughline.command import run
 from throughline.comparables import flop_conventions, plausibility, published
 from throughline.comparables.plausibility import (
     DATASHEET,
@@ -197,19 +197,18 @@ def write_column(path: Path) -> None:
         writer.writerows(line | {"implausible": text} for line, text in zip(lines, texts, strict=True))
 
 
-def main(file: Path = published.FILE, /, write: bool = False) -> None:
-    """Print what is implausible about published results.
-
-    file: a file with the columns of resources/published.csv
-    write: write the column `implausible` of the file
-    """
-    for doubt in doubts(list(published.read(file))):
+def lines(rows: Rows, every: Sequence[Doubt], name: str) -> Iterator[str]:
+    """Yield what to print about the rows of a file and the doubts about them."""
+    for doubt in every:
         row = doubt.row
         what = f"{row.source}, {row.framework}, {row.model}, {row.precision or 'precision not stated'}"
-        print(f"{doubt.rule}: {what}, {row.devices} devices: {doubt.text} [{row.place}]")
-    if write:
-        write_column(file)
+        devices = "devices not stated" if row.devices is None else f"{row.devices} device{'s' * (row.devices > 1)}"
+        place = f" [{row.place}]" if row.place else ""
+        yield f"implausible: {what}, {devices}: {doubt.rule}: {doubt.text}{place}"
+    count = len({id(doubt.row) for doubt in every})
+    rows_of = f"{len(rows)} row{'s' * (len(rows) != 1)}, {count} implausible"
+    yield f"{name}: {rows_of}. A plausible figure can still be wrong: an archive has the raw values"
 
 
 if __name__ == "__main__":
-    run(main)
+    write_column(published.FILE)
