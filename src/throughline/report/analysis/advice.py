@@ -122,8 +122,8 @@ def about_frameworks(
     reference = settings.get(first) or {}
     notes = {
         name: [
-            f'{key} is "{(stated or {}).get(key)}" here and "{reference.get(key)}" in {first}: they do not do the same '
-            "work"
+            f'{key} is "{(stated or {}).get(key)}" here and "{reference.get(key)}" in {first}: '
+            "they do not do the same work"
             for key in other_work(stated, reference)
         ]
         for name, stated in settings.items()
