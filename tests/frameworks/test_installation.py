@@ -15,7 +15,6 @@ import pytest
 from framework_lab import NAMES, ROOT
 from throughline import frameworks
 from throughline.files import UserError, write_json
-from throughline.frameworks import reference
 from throughline.installation import build, choose, conda_files, horovod, recipe, uv
 
 OWN = [name for name in frameworks.NAMES if recipe.read(name).python]
@@ -100,13 +99,6 @@ def test_the_lock_is_complete_for_every_python(version: str, tmp_path: Path) -> 
 def test_all_that_is_on_torch_trains_on_the_same_one(name: str) -> None:
     assert pinned("torch").items() <= pinned(name).items()
     assert recipe.read("torch").torch == recipe.read(name).torch is not None
-
-
-def test_the_feature_matrix_is_up_to_date() -> None:
-    for page, places in reference.tables().items():
-        shown = page.read_text(encoding="utf-8")
-        assert shown == reference.filled(page, places)
-        assert all(shown.count(f"<!-- {name} -->") == 1 and content in shown for name, content in places.items())
 
 
 def test_an_environment_is_named_by_its_pins_and_patches(pins: Path) -> None:
