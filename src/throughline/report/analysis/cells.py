@@ -412,13 +412,14 @@ def groups(summaries: Collection[Summary], asked: Sequence[Asked] | None = None)
     return [
         Group(known[key], wanted.get(key), verdicts[block_name(key[0]), key[1]])
         for key in sorted(
-            known, key=lambda key: (benchmarks.index(key[0]), PRECISIONS.index(key[1]), *_by_number(key[2]))
+            known,
+            key=lambda key: (
+                benchmarks.index(key[0]),
+                PRECISIONS.index(key[1]),
+                float("inf") if key[2] == DECIDES else key[2],
+            ),
         )
     ]
-
-
-def _by_number(batch: Batch) -> tuple[bool, int]:
-    return (True, 0) if isinstance(batch, str) else (False, batch)
 
 
 def _not_run(repeats: int, topology: Topology) -> CellRecord:

@@ -164,9 +164,6 @@ class Pair(Comparison):
     base: Cell
     other: Cell
 
-    def about(self, cell: Cell) -> bool:
-        return cell is self.base or cell is self.other
-
 
 Any_ = TypeVar("Any_", bound=Comparison)
 

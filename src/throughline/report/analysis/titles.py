@@ -23,7 +23,8 @@ def switches(summary: Summary) -> str:
         "W/O clip" if options.clip == "none" else f"W/ clip by {options.clip.replace('_', ' ')}",
         "W/O checkpointing" if not options.activation_checkpointing else CHECKPOINTED[options.activation_checkpointing],
     ]
-    emulate = emulating(summary)
+    # The device has no units for the precision, so these multiply in fp32.
+    emulate = [name for name, built in (summary.settings or {}).items() if (built or {}).get("emulated_products")]
     unusual = {
         "W/ CUDA graph of the whole step": options.cuda_graph == "step",
         "W/O padding": options.remove_padding is True,
@@ -57,12 +58,6 @@ def _compiling(summary: Summary) -> str:
     if left and len(left) < len(built):
         return f"W/ compile (auto), but W/O compile in {', '.join(left)}"
     return f"{'W/O' if left else 'W/'} compile (auto)"
-
-
-def emulating(summary: Summary | None) -> list[str]:
-    """Return the frameworks that multiply in fp32 because the device has no units for the precision."""
-    told = (summary and summary.settings) or {}
-    return [name for name, settings in told.items() if (settings or {}).get("emulated_products")]
 
 
 def title(group: Group) -> str:

@@ -68,19 +68,19 @@ HEADER = (
 
 def table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """Return a line for each run, then a line for each file without a run."""
-    read, unread = list[list[str | Entry]](), list[list[str | Entry]]()
-    for row in rows:
-        if row["status"] == "ok":
-            facts = (row[key] for key in ("framework", "model", "precision", "batch_size_per_device", "devices"))
-            texts = [tables.NOT_KNOWN if fact is None else str(fact) for fact in facts]
-            speedup = "" if row["speedup"] is None else f"{row['speedup']:.2f}"
-            figures = [reading(row["value"]), row["unit"] or "", speedup, Entry.words(IMPORTED, chip=IMPORTED)]
-            read.append([*texts, *figures, row["implausible"], row["file"], row["rule"] or ""])
-        else:
-            status = Entry.words(row["status"].replace("_", " "), chip="unsupported")
-            unread.append([row["kind"] or "", *[""] * 7, status, "", row["file"], row["reason"] or ""])
-    lines = [dict(zip(HEADER, line, strict=True)) for line in [*read, *unread]]
-    return tables.texts(lines) or Table([], [])
+    ordered = sorted(rows, key=lambda row: bool(row["status"] != "ok"))
+    return tables.texts([dict(zip(HEADER, _line(row), strict=True)) for row in ordered]) or Table([], [])
+
+
+def _line(row: Mapping[str, Any]) -> list[str | Entry]:
+    if row["status"] != "ok":
+        status = Entry.words(row["status"].replace("_", " "), chip="unsupported")
+        return [row["kind"] or "", *[""] * 7, status, "", row["file"], row["reason"] or ""]
+    facts = (row[key] for key in ("framework", "model", "precision", "batch_size_per_device", "devices"))
+    texts = [tables.NOT_KNOWN if fact is None else str(fact) for fact in facts]
+    speedup = "" if row["speedup"] is None else f"{row['speedup']:.2f}"
+    figures = [reading(row["value"]), row["unit"] or "", speedup, Entry.words(IMPORTED, chip=IMPORTED)]
+    return [*texts, *figures, row["implausible"], row["file"], row["rule"] or ""]
 
 
 def drawings(imported: Imported) -> Iterator[Drawing]:

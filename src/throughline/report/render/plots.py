@@ -213,7 +213,8 @@ def device_axis(axes: Axes, topologies: Iterable[Topology], share_scale: bool = 
     shown, end = [], -1.0
     for world in worlds:
         place = float((axes.get_xaxis_transform() + axes.transAxes.inverted()).transform((world, 0.0))[0])
-        lines = [str(name) for name in sorted(names[world]) if len(worlds) <= CROWDED or name.simulated]
+        shortest = (str(name).replace("simulated", "sim.") for name in sorted(names[world]))
+        lines = [text for text in shortest if len(worlds) <= CROWDED or "sim." in text]
         has_room = place - end >= NEAR
         shown.append("\n".join([str(world), *lines]) if has_room else "")
         end = place if has_room else end
