@@ -148,10 +148,11 @@ def test_a_step_reads_no_value(told: dict[int, Told]) -> None:
 
 
 def test_a_replica_on_two_nodes_counts_its_samples_once(tmp_path: Path) -> None:
-    record = ran(replace(spec("plain", 2), topology=Topology(2, 1), hosts="simulated"), tmp_path)
+    asked = replace(spec("plain", 2), topology=Topology(2, 1), hosts="simulated")
+    record = ran(asked, tmp_path)
     assert record.status == "ok" and record.window_s and record.samples_per_s and record.work
     assert record.samples_per_s * record.window_s == pytest.approx(BATCH * STEPS)
-    whole = gpt2.flops(gpt2.SHAPES["gpt2-tiny"], 16, 50304)
+    whole = gpt2.WORKLOAD.flops_per_sample(asked, gpt2.WORKLOAD.facts(None), {})
     assert record.work.flops_per_s == pytest.approx(whole * record.samples_per_s / 2)
     assert record.work.real_tokens_per_s == pytest.approx(16 * record.samples_per_s)
 

@@ -24,10 +24,7 @@ from throughline.study.config import Config
 from throughline.study.targets import CHECK
 
 LAST, CHECKPOINTS = "last", ".checkpoints"
-"""LAST is the folder beside a finished curve that holds its last checkpoint.
-
-CHECKPOINTS is the ending of the folder that holds the checkpoints of an unfinished curve.
-"""
+"""The folder beside a finished curve with its last checkpoint, and the ending of that of an unfinished curve."""
 FORMAT = 2
 """The version of the checkpoints' format. Checkpoints of another version are not used."""
 Stated = dict[str, list[tuple[int, float]]]
@@ -35,11 +32,8 @@ Stated = dict[str, list[tuple[int, float]]]
 
 
 def requests(config: Config, specs: Iterable[RunSpec]) -> dict[str, RunSpec]:
-    """Map each results/<benchmark>/convergence_<...>.json to the run that makes it.
-
-    A benchmark with `convergence` has one for each framework and precision: with its smallest batch on its largest
-    topology.
-    """
+    """Map each results/<benchmark>/convergence_<...>.json to the run that makes it: for each framework and precision of
+    a benchmark with `convergence`, with its smallest batch on its largest topology."""
     requested = {}
     for spec in sorted((spec for spec in specs if not spec.program), key=lambda spec: spec.batch):
         block = config.benchmarks.get(spec.benchmark)
@@ -64,9 +58,9 @@ def run(
 ) -> None:
     """Train to the end and write the curve to `output`. The last checkpoint stays in the folder `last` beside it.
 
-    Training resumes from the checkpoints of an earlier call that did not finish. Checkpoints of another specification,
-    other settings or other data are not used. If `begin` is given, training begins with the last weights of the check
-    whose curve it is. Raises UserError if training is stopped; the checkpoints stay, and the next call resumes.
+    Training resumes from the checkpoints of an earlier call with the same specification, settings and data that did not
+    finish. `begin`: the curve of the check with whose last weights it begins. Raises UserError if training is stopped;
+    the next call resumes.
     """
     wanted = settings.model_dump(include={"steps", "evaluate_every", "samples"})
     same = [FORMAT, spec.canonical, *wanted.values(), _data(spec, manifest).content["content_digest"]]
@@ -153,9 +147,9 @@ def judge(curve: records.Curve, against: Path | None, tolerance: float) -> recor
     """Return the content of convergence_<...>.json: the comparison of the curve with the stated curve in a file.
 
     A CSV file has a column `step` and columns of some of the workload's figures of held-out data. A JSON file is the
-    curve of another check (`curve.json`). Between two of its steps we interpolate linearly. A point passes if it is not
-    worse than the stated value by more than the tolerance. For a figure of which more is better (an accuracy), the
-    tolerance is an absolute difference; for others (a loss), it is a share of the stated value.
+    curve of another check (`curve.json`). Between two of its steps we interpolate linearly. A point may be worse than
+    the stated value by the tolerance: an absolute difference if more is better (an accuracy), otherwise (a loss) a
+    share of the stated value.
     """
     if against is None:
         return compare(curve, {}, tolerance)
@@ -191,10 +185,7 @@ def compare(
 
 
 def stated(path: Path, held_out: Iterable[str]) -> Stated:
-    """Read the stated curve of each figure in `held_out` from a CSV file.
-
-    Raises UserError if the file is no such curve.
-    """
+    """Read the stated curve of each figure in `held_out` from a CSV file. Raises UserError if it is no such curve."""
     columns = f"give it the columns step and some of {', '.join(held_out)}"
     try:
         with path.open(newline="", encoding="utf-8") as file:
@@ -212,10 +203,7 @@ def stated(path: Path, held_out: Iterable[str]) -> Stated:
 
 
 def of_earlier(path: Path, model: str, held_out: Iterable[str]) -> Stated:
-    """Return the curve of an earlier check, such as that of another machine, as a stated curve.
-
-    Raises UserError if it is of another model, or has no figures.
-    """
+    """Return the curve of an earlier check as a stated curve. Raises UserError if it is of another model, or empty."""
     earlier = records.read_curve(path)
     wrong = f"it is of {earlier.spec.model}, and this check trains {model}" if earlier.spec.model != model else None
     if wrong or earlier.status != "ok" or not earlier.curve:

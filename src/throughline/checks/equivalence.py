@@ -1,10 +1,9 @@
 """The numerical equivalence check: which benchmarks have one, what it covers, and how it is made.
 
 A benchmark has an equivalence check if it compares frameworks, or if its options change how a model is divided among
-its ranks (tensor parallelism, sharding, a workload's own split or own exchange). Every framework trains from the same
-weights, on the same batches in the same order, with the benchmark's optimizer and options. We compare its losses in
-fp32 with a reference in double precision (reference.py), and its losses in every other measured precision with its own
-losses in fp32.
+its ranks. Every framework trains from the same weights, on the same batches in the same order, with the benchmark's
+optimizer and options. We compare its losses in fp32 with a reference in double precision (reference.py), and those in
+every other measured precision with its own losses in fp32.
 """
 
 import json
@@ -84,11 +83,10 @@ def requests(specs: Iterable[RunSpec]) -> dict[str, list[RunSpec]]:
 
 
 def _needs_proof(block: Sequence[RunSpec]) -> bool:
-    first = block[0]
+    first, workload = block[0], workloads.of(block[0].model)
     several = len({spec.framework for spec in block}) > 1
     split = any(getattr(first.parameters, name) != value for name, value in workloads.whole(first.model).items())
-    workload, replicas = workloads.of(first.model), max(spec.size.replicas for spec in block)
-    own_gradient_sync = replicas > 1 and workload.own_gradient_sync(first)
+    own_gradient_sync = max(spec.size.replicas for spec in block) > 1 and workload.own_gradient_sync(first)
     return several or split or own_gradient_sync or first.options.layout != Layout()
 
 
@@ -96,29 +94,24 @@ def _request(block: Sequence[RunSpec]) -> list[RunSpec]:
     """Return the runs of a benchmark's equivalence check.
 
     Every framework runs in fp32 on one replica of the model and, if the benchmark uses several replicas, on two. With
-    sharding it runs on two replicas only, because one replica alone has nothing to shard, and with
-    `hybrid_shard_groups` on two groups of two (see `_spread`). Every other measured precision runs on the smaller of
-    these topologies. The batch is the benchmark's smallest batch of a replica (in fp32, if the benchmark measures
-    fp32), but not smaller than the workload's equivalence check needs. The largest topology comes last.
+    sharding it runs on two only, because one replica has nothing to shard; for groups and experts see `_spread`. Every
+    other measured precision runs on the smaller of these topologies. The batch is the benchmark's smallest batch of a
+    replica (in fp32, if the benchmark measures fp32), or the larger one that the workload needs. The largest topology
+    comes last.
     """
-    base = min(
-        block,
-        key=lambda spec: (spec.precision != "fp32", spec.size.batch_per_replica, -spec.options.gradient_accumulation),
-    )
-    several = any(spec.size.replicas > 1 for spec in block)
-    alone = not several or base.options.layout.sharding == "none"
+
+    def order(spec: RunSpec) -> tuple[bool, int, int]:
+        return spec.precision != FP32, spec.size.batch_per_replica, -spec.options.gradient_accumulation
+
+    base, most = min(block, key=order), max(spec.size.replicas for spec in block)
+    alone = most == 1 or base.options.layout.sharding == "none"
     batch = max(base.size.batch_per_replica, workloads.of(base.model).proven_batch)
     base = replace(base, batch=batch, scaling="weak", global_batch=None, repeat=1, hosts=None)
-    others = [precision for precision in dict.fromkeys(spec.precision for spec in block) if precision != "fp32"]
-    most = max(spec.size.replicas for spec in block)
-    counts = _spread(base.options.layout, most) or [1] * alone + [2] * several
+    others = [precision for precision in dict.fromkeys(spec.precision for spec in block) if precision != FP32]
+    counts = _spread(base.options.layout, most) or [1] * alone + [2] * (most > 1)
+    topologies = {replicas: Topology(1, replicas * base.options.tensor_parallel) for replicas in counts}
     return [
-        replace(
-            base,
-            framework=framework,
-            topology=Topology(1, replicas * base.options.tensor_parallel),
-            precision=precision,
-        )
+        replace(base, framework=framework, topology=topologies[replicas], precision=precision)
         for framework in dict.fromkeys(spec.framework for spec in block)
         for replicas in counts
         for precision in (FP32, *(others if replicas == counts[0] else ()))
@@ -128,8 +121,8 @@ def _request(block: Sequence[RunSpec]) -> list[RunSpec]:
 def _spread(layout: Layout, most: int) -> list[int]:
     """Return the numbers of replicas of a check whose replicas share experts or form groups; none if they do not.
 
-    Two groups each split the whole. Ranks that share experts are proven alone, and together with others that hold the
-    same experts if the benchmark has so many.
+    Ranks that share experts are checked alone, and together with others that hold the same experts if the benchmark has
+    so many.
     """
     if layout.hybrid_shard_groups != 1:
         return [GROUPS * max(2, layout.expert_parallel)]
@@ -138,18 +131,14 @@ def _spread(layout: Layout, most: int) -> list[int]:
 
 
 def settings(spec: RunSpec, steps: int | None = None) -> RunSpec:
-    """Return the specification of an equivalence check's run: the measured run without its random parts.
-
-    Its learning rate and decay are such that their effect is visible within a few steps. See RATE and DECAY.
-    """
+    """Return the specification of an equivalence check's run: the measured run without its random parts, and with a
+    learning rate and a decay whose effect is visible within a few steps (RATE and DECAY)."""
     optimizer, options = spec.optimizer, spec.options
     course = _within_a_proof(optimizer.schedule)
     mean = math.fsum(course.share(step) for step in range(1, STEPS + 1)) / STEPS
     rate, decay = float(f"{RATE[optimizer.name] / mean:.3g}"), optimizer.weight_decay
     if decay and optimizer.name != "adam":  # Adam's decay is part of the gradient, so its effect is visible
         decay = DECAY
-    few = min(options.gradient_accumulation, MICRO_BATCHES)
-    groups = 1 if options.hybrid_shard_groups == 1 else GROUPS
     # An equivalence check has other steps than the measured run, whose length decides about `compile: auto`.
     compiled = False if options.compile == "auto" and frameworks.ends_soon(spec) else options.compile
     return replace(
@@ -164,9 +153,9 @@ def settings(spec: RunSpec, steps: int | None = None) -> RunSpec:
             dropout=0.0,
             gradient_sync=True,
             image_decoder="pillow",
-            gradient_accumulation=few,
+            gradient_accumulation=min(options.gradient_accumulation, MICRO_BATCHES),
             compile=compiled,
-            hybrid_shard_groups=groups,
+            hybrid_shard_groups=1 if options.hybrid_shard_groups == 1 else GROUPS,
         ),
     )
 
@@ -181,13 +170,12 @@ def _within_a_proof(schedule: Schedule) -> Schedule:
 
 def covers(specs: Sequence[RunSpec]) -> list[str]:
     """Return sentences that say what a check with these runs covers, and how they differ from the measured runs."""
-    measured = specs[0]
-    workload = workloads.of(measured.model)
-    proven = settings(measured)
+    measured, workload, proven = specs[0], workloads.of(specs[0].model), settings(specs[0])
     topologies = ", ".join(dict.fromkeys(str(spec.topology) for spec in specs if spec.precision == "fp32"))
     lower = {spec.precision: spec.topology for spec in specs if spec.precision != "fp32"}
     asked = [name for name in RARE if getattr(measured.options, name) != getattr(Options(), name)]
     same = [name for name in (*AS_MEASURED, *asked) if getattr(proven.options, name) == getattr(measured.options, name)]
+    as_measured = [measured.optimizer.name, *(f"{name} {json.dumps(getattr(measured.options, name))}" for name in same)]
     changes = proven.optimizer.schedule != measured.optimizer.schedule
     return [
         f"fp32 against the reference: {STEPS} steps on {topologies} with {measured.batch} {workload.unit} a replica",
@@ -195,8 +183,7 @@ def covers(specs: Sequence[RunSpec]) -> list[str]:
             f"{precision} against fp32 of the same framework: {LOWER_STEPS} steps on {topology}"
             for precision, topology in lower.items()
         ),
-        f"as measured: {measured.optimizer.name}, "
-        + ", ".join(f"{name} {json.dumps(getattr(measured.options, name))}" for name in same).replace('"', ""),
+        f"as measured: {', '.join(as_measured)}".replace('"', ""),
         *(
             f"{name}: {value} instead of {getattr(measured.parameters, name)}"
             for name, value in workload.proven(measured).items()
@@ -214,11 +201,11 @@ def _differences(section: str, *parts: Optimizer | Options) -> list[str]:
 
 
 def prove(specs: Sequence[RunSpec], manifest: Path | None, pythons: Mapping[str, str], folder: Path) -> dict[str, Any]:
-    """Make the equivalence check and return the content of equivalence.json.
+    """Make the equivalence check and return the content of equivalence.json: an entry for each framework and topology
+    of `specs` in fp32, and one for each framework and other precision.
 
-    It has one entry for each framework and topology of `specs` in fp32, compared with the reference. It has another
-    entry for each framework and other precision, compared with fp32. `pythons` are the interpreters of the frameworks
-    that have their own environment. The records and logs of all runs are written to `folder`.
+    `pythons` are the interpreters of the frameworks that have their own environment. The records and logs of all runs
+    are written to `folder`.
     """
     first = settings(specs[0])
     data = Manifest.of_run(first, manifest) if manifest else None
@@ -241,13 +228,13 @@ def prove(specs: Sequence[RunSpec], manifest: Path | None, pythons: Mapping[str,
         "limits": LIMITS,
         "optimizer": values(first.optimizer),
         "reference_loss": {str(replicas): _finite(trained.losses) for replicas, trained in runs.expected.items()},
-        "frameworks": {name: _dumped(by_topology) for name, by_topology in runs.proven.items()},
-        "precisions": {name: _dumped(by_precision) for name, by_precision in runs.lower.items()},
+        "frameworks": _dumped(runs.proven),
+        "precisions": _dumped(runs.lower),
     }
 
 
-def _dumped(comparisons: Mapping[str, Comparison]) -> dict[str, Any]:
-    return {name: comparison.model_dump() for name, comparison in comparisons.items()}
+def _dumped(compared: Mapping[str, Mapping[str, Comparison]]) -> dict[str, Any]:
+    return {name: {key: each.model_dump() for key, each in of_name.items()} for name, of_name in compared.items()}
 
 
 @dataclass(frozen=True)
@@ -269,10 +256,7 @@ class _Runs:
     """Map framework and precision to the comparison of this precision with fp32."""
 
     def compare(self, spec: RunSpec) -> None:
-        """Run one framework on one topology in one precision, and compare its losses.
-
-        The run in fp32 has to come before those in other precisions.
-        """
+        """Make a run and compare its losses. The run in fp32 comes before those in other precisions."""
         if spec.precision == "fp32":
             self.proven.setdefault(spec.framework, {})[str(spec.topology)] = self._against_reference(spec)
         else:
@@ -309,10 +293,8 @@ class _Runs:
         return self._with_skipped_steps(spec, record["equivalence"]["skipped_steps"], rounding)
 
     def _with_skipped_steps(self, spec: RunSpec, skipped: Sequence[int], rounding: float) -> Comparison:
-        """Compare a run whose loss scaler skips steps with a reference that skips them too.
-
-        The run is made again, because a rank compares its updates with those of one reference.
-        """
+        """Compare a run whose loss scaler skips steps with a reference that skips them too. The run is made again,
+        because a rank compares its updates with those of one reference."""
         updates = self.weights.with_name(f"updates_{spec.size.replicas}_without_{'_'.join(map(str, skipped))}.npz")
         asked = reference_process.Asked({str(spec.steps.timed): str(updates)}, skipped)
         expected = reference_process.train(spec, *self._shared, asked)
@@ -334,8 +316,7 @@ class _Runs:
         return self.weights.with_name(f"updates_{spec.size.replicas}_{spec.steps.timed}.npz")
 
     def _reference(self, spec: RunSpec) -> reference_process.Trained:
-        """Return the reference of a run in fp32. It leaves its updates for this run, and for those in lower
-        precisions."""
+        """Return the reference of a run in fp32, which leaves its updates for runs in lower precisions too."""
         replicas = spec.size.replicas
         if replicas not in self.expected:
             several = sorted({spec.steps.timed, min(LOWER_STEPS, spec.steps.timed)})
@@ -348,10 +329,10 @@ class _Runs:
         """Run `spec` and return its record. Return a Comparison with the reason if its losses cannot be compared."""
         precision = "" if spec.precision == "fp32" else f"_{spec.precision}"
         path = self.folder / f"{spec.framework}_{spec.topology}{precision}.json"
-        log, manifest = path.with_suffix(".log"), self.data.path if self.data else None
+        manifest, weights, part_of = self._shared
         python = self.pythons.get(spec.framework, sys.executable)
-        part_of = f"{self.folder}.json"
-        request = RunRequest(spec, path, log, manifest, python, weights=self.weights, updates=updates, part_of=part_of)
+        request = RunRequest(spec, path, path.with_suffix(".log"), manifest, python)
+        request = replace(request, weights=weights, updates=updates, part_of=part_of)
         try:
             record = launcher.run(request)
         except (UserError, ValueError) as error:  # ValueError: the reports of the ranks do not make a valid record
@@ -375,17 +356,17 @@ def _with_updates(
     spec: RunSpec, losses: Comparison, record: Mapping[str, Any], expected: reference_process.Trained
 ) -> Comparison:
     """Return the comparison of losses together with that of updates. A run is only equal if both are."""
-    found = updates.judged(record.get("equivalence"), spec, expected.without_gradient, expected.with_gradient)
-    change: dict[str, Any] = {"updates": found}
-    if losses.verdict == "equal" and found.verdict == "different":
-        change |= {"verdict": "different", "reason": found.reason}
+    judgement = updates.judged(record.get("equivalence"), spec, expected.without_gradient, expected.with_gradient)
+    change: dict[str, Any] = {"updates": judgement}
+    if losses.verdict == "equal" and judgement.verdict == "different":
+        change |= {"verdict": "different", "reason": judgement.reason}
     return losses.model_copy(update=change)
 
 
 def means(record: Mapping[str, Any]) -> list[float]:
     """Return the mean of all ranks' losses at every step. It is NaN if one of them is not finite."""
-    every = ([math.nan if loss is None else loss for loss in rank["loss"]] for rank in record["ranks"])
-    return [math.fsum(step) / len(step) for step in zip(*every, strict=True)]
+    ranks = ([math.nan if loss is None else loss for loss in rank["loss"]] for rank in record["ranks"])
+    return [math.fsum(step) / len(step) for step in zip(*ranks, strict=True)]
 
 
 def _finite(losses: Iterable[float]) -> list[float]:

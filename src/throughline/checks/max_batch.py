@@ -41,10 +41,9 @@ NO_LIMIT = "on a CPU memory is refused only when the whole machine is full: set 
 def requests(config: Config, specs: Sequence[RunSpec]) -> dict[str, list[RunSpec]]:
     """Map each results/<benchmark>/max_<quantity>_<precision>.json to the specifications that its search starts from.
 
-    There is one specification for each framework. The quantity is `batch` or a parameter of the model. The topology is
-    the benchmark's largest one with a single node, because the exchange of gradients needs memory too. If all its
-    topologies have several nodes, the topology is a single replica. The specification has the benchmark's smallest
-    batch, and its value of the parameter.
+    There is one for each framework, with the benchmark's smallest batch. The quantity is `batch` or a parameter of the
+    model. The topology is the benchmark's largest one with a single node, because the exchange of gradients needs
+    memory too; or a single replica, if all its topologies have several nodes.
     """
     requested: dict[str, list[RunSpec]] = {}
     for name, block in config.benchmarks.items():
@@ -55,12 +54,11 @@ def requests(config: Config, specs: Sequence[RunSpec]) -> dict[str, list[RunSpec
             wanted = (name, precision, min(batches), Topology.parse(block.topologies[0]), 1)
             requested[SEARCH.format(benchmark=name, quantity=quantity, precision=precision)] = [
                 replace(
-                    spec,
+                    _with_few_micro_batches(spec),
                     topology=largest,
                     steps=STEPS,
                     job=None,
                     scaling="weak",
-                    **_few_micro_batches(spec),
                     hosts=None if block.hosts == "simulated" else spec.hosts,
                 )
                 for spec in specs
@@ -70,21 +68,14 @@ def requests(config: Config, specs: Sequence[RunSpec]) -> dict[str, list[RunSpec
     return requested
 
 
-def _few_micro_batches(spec: RunSpec) -> dict[str, Any]:
-    """Return what a try changes if the block states a global batch: two micro-batches need as much memory as all."""
-    if spec.global_batch is None:
-        return {}
-    return {
-        "global_batch": None,
-        "options": replace(spec.options, gradient_accumulation=min(spec.options.gradient_accumulation, 2)),
-    }
+def _with_few_micro_batches(spec: RunSpec) -> RunSpec:
+    """Return what a try runs if the block states a global batch: two micro-batches need as much memory as all."""
+    few = replace(spec.options, gradient_accumulation=min(spec.options.gradient_accumulation, 2))
+    return spec if spec.global_batch is None else replace(spec, global_batch=None, options=few)
 
 
 def search(start: int, fits: Callable[[int], bool], at_most: int = AT_MOST) -> tuple[int | None, int | None]:
-    """Return the largest size that was found to fit, and the smallest that was found not to fit.
-
-    Each is None if no such size was found.
-    """
+    """Return the largest size that fits, and the smallest tried one that does not; None if there is no such size."""
     low, high = 0, None
     size = min(start, at_most)
     while high is None or high - low > max(1, low // FINENESS):
@@ -112,9 +103,8 @@ def find(
     then we cannot say whether larger sizes fit.
     """
     started, first = now(), specs[0]
-    searches = [
-        _Search(spec, manifest, pythons.get(spec.framework, sys.executable), folder, hosts, quantity) for spec in specs
-    ]
+    python = {spec.framework: pythons.get(spec.framework, sys.executable) for spec in specs}
+    searches = [_Search(spec, manifest, python[spec.framework], folder, hosts, quantity) for spec in specs]
     return {
         "schema": records.SCHEMA,
         "benchmark": first.benchmark,

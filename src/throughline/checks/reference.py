@@ -16,7 +16,7 @@ import math
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -72,9 +72,8 @@ def train(
     for step in range(1, spec.steps.timed + 1):
         total = 0.0
         for batch in itertools.chain.from_iterable(itertools.islice(source, micro_batches) for source in sources):
-            loss = network(**{name: _double(array, at) for name, array in batch.items()}) / (
-                len(sources) * micro_batches
-            )
+            tensors = {name: _double(array, at) for name, array in batch.items()}
+            loss = network(**tensors) / (len(sources) * micro_batches)
             loss.backward()
             total += float(loss.detach())
         losses.append(total)
@@ -85,8 +84,8 @@ def train(
             at_rate = replace(spec.optimizer, learning_rate=_rate(step, spec.optimizer))
             with torch.no_grad():
                 clipped += _clip(gradients, spec.options.clip)
-                for parameter, (mean, square) in zip(parameters, moments, strict=True):
-                    _update(parameter, parameter.grad, mean, square, taken, at_rate)
+                for parameter, pair in zip(parameters, moments, strict=True):
+                    _update(parameter, parameter.grad, *pair, taken, at_rate)
         network.zero_grad()
         if str(step) in asked.updates:
             _write_updates(network, spec.model, initial, Path(asked.updates[str(step)]))
@@ -121,13 +120,9 @@ def batches_of(spec: RunSpec, manifest: Manifest | None, replica: int) -> Batche
 
 
 def _rate(step: int, settings: Optimizer) -> float:
-    """Return the learning rate of a step; steps count from 1.
-
-    The rate rises until the end of the warm-up. Then it is a function of the time that has passed, as a share of the
-    time from the end of the warm-up (or from the start) to the last step.
-    """
-    schedule = settings.schedule
-    highest = settings.learning_rate
+    """Return the learning rate of a step; steps count from 1. After the warm-up, it is a function of the time that has
+    passed, as a share of the time from the end of the warm-up (or from the start) to the last step."""
+    schedule, highest = settings.schedule, settings.learning_rate
     if step <= schedule.warmup_steps:
         return highest * step / schedule.warmup_steps
     if schedule.total_steps is None:
@@ -158,85 +153,45 @@ def _clip(gradients: Sequence[Any], kind: str) -> bool:
 
 
 def _update(weight: Tensor, gradient: Any, mean: Tensor, square: Tensor, step: int, settings: Optimizer) -> None:
-    """Update a weight in place. A sparse gradient updates only the rows that it names, and their moments."""
+    """Update a weight and its moments in place. A sparse gradient updates only the rows that it names."""
     if not gradient.is_sparse:
-        UPDATES[settings.name](weight, gradient, mean, square, step, settings)
+        weight -= _step(weight, gradient, mean, square, step, settings)
         return
     gradient = gradient.coalesce()
     rows = gradient.indices()[0]
-    parts = [tensor[rows] for tensor in (weight, mean, square)]
-    UPDATES[settings.name](parts[0], gradient.values(), *parts[1:], step, settings)
-    for tensor, part in zip((weight, mean, square), parts, strict=True):
-        tensor[rows] = part
+    means, squares = mean[rows], square[rows]
+    weight[rows] -= _step(weight[rows], gradient.values(), means, squares, step, settings)
+    mean[rows], square[rows] = means, squares
 
 
-def _direction(gradient: Tensor, mean: Tensor, square: Tensor, step: int, settings: Optimizer) -> Tensor:
-    """Update the moments and return Adam's direction (Kingma and Ba 2015, algorithm 1).
+def _step(weight: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, step: int, settings: Optimizer) -> Tensor:
+    """Update the moments, and return what is subtracted from the weight.
 
-    The bias of both moments is corrected, and epsilon is added to the root of the corrected second moment.
+    * sgd: with momentum (Sutskever et al. 2013), without Nesterov's change; `mean` is the velocity
+    * adam: Kingma and Ba 2015, algorithm 1; epsilon is added to the root of the corrected second moment
+    * adamw: Loshchilov and Hutter 2019, algorithm 2; its decay is no part of the gradient
+    * bertadam: the Adam of BERT's own code, which GluonNLP calls BERTAdam: adamw without correction of the bias
+    * lamb: You et al. 2020, algorithm 2, with the identity as phi: adamw's step, scaled to the norm of the weight
+
+    In sgd and adam, the decay is an L2 penalty, which is part of the gradient. It applies only to weights of two
+    dimensions or more.
     """
-    beta1, beta2 = settings.betas
+    name, rate, (beta1, beta2) = settings.name, settings.learning_rate, settings.betas
+    decay = (settings.weight_decay if weight.ndim >= 2 else 0.0) * weight
+    if name in ("sgd", "adam"):
+        gradient = gradient + decay
+    if name == "sgd":
+        return rate * mean.mul_(settings.momentum).add_(gradient)
     mean.mul_(beta1).add_(gradient, alpha=1 - beta1)
     square.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
-    return mean / (1 - beta1**step) / ((square / (1 - beta2**step)).sqrt() + settings.epsilon)
-
-
-def _decay(weight: Tensor, settings: Optimizer) -> float:
-    """Return the weight decay, which applies only to weights of two dimensions or more."""
-    return settings.weight_decay if weight.ndim >= 2 else 0.0
-
-
-def _adam(weight: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, step: int, settings: Optimizer) -> None:
-    """Adam. Its decay is an L2 penalty, which is part of the gradient."""
-    gradient = gradient + _decay(weight, settings) * weight
-    weight -= settings.learning_rate * _direction(gradient, mean, square, step, settings)
-
-
-def _adamw(weight: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, step: int, settings: Optimizer) -> None:
-    """AdamW (Loshchilov and Hutter 2019, algorithm 2). Its decay is no part of the gradient; the rate multiplies it."""
-    update = _direction(gradient, mean, square, step, settings) + _decay(weight, settings) * weight
-    weight -= settings.learning_rate * update
-
-
-def _bertadam(weight: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, step: int, settings: Optimizer) -> None:
-    """The Adam of BERT's own code (AdamWeightDecayOptimizer), which GluonNLP calls BERTAdam.
-
-    Moments start at zero, and their bias is not corrected. The decay is no part of the gradient.
-    """
-    beta1, beta2 = settings.betas
-    mean.mul_(beta1).add_(gradient, alpha=1 - beta1)
-    square.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
-    update = mean / (square.sqrt() + settings.epsilon) + _decay(weight, settings) * weight
-    weight -= settings.learning_rate * update
-
-
-def _lamb(weight: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, step: int, settings: Optimizer) -> None:
-    """LAMB (You et al. 2020, algorithm 2, with the identity as phi).
-
-    It is AdamW's update, scaled to the norm of the weight.
-    """
-    update = _direction(gradient, mean, square, step, settings) + _decay(weight, settings) * weight
-    size, length = float(weight.norm()), float(update.norm())
-    weight -= settings.learning_rate * (size / length if size and length else 1.0) * update
-
-
-def _sgd(weight: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, step: int, settings: Optimizer) -> None:
-    """SGD with momentum (Sutskever et al. 2013), without Nesterov's change.
-
-    Its decay is an L2 penalty, which is part of the gradient. `mean` is the velocity; the learning rate multiplies it
-    when it changes the weight.
-    """
-    mean.mul_(settings.momentum).add_(gradient + _decay(weight, settings) * weight)
-    weight -= settings.learning_rate * mean
-
-
-UPDATES: dict[str, Callable[..., None]] = {
-    "adam": _adam,
-    "adamw": _adamw,
-    "bertadam": _bertadam,
-    "lamb": _lamb,
-    "sgd": _sgd,
-}
+    if name == "bertadam":
+        direction = mean / (square.sqrt() + settings.epsilon)
+    else:
+        direction = mean / (1 - beta1**step) / ((square / (1 - beta2**step)).sqrt() + settings.epsilon)
+    update = direction if name == "adam" else direction + decay
+    if name == "lamb" and (size := float(weight.norm())) and (length := float(update.norm())):
+        return rate * (size / length) * update
+    return rate * update
 
 
 def _network(spec: RunSpec, manifest: Manifest | None) -> Any:

@@ -1,9 +1,7 @@
-"""Compute the reference of an equivalence check (reference.py) in a process of its own, which ends before any rank
-starts.
+"""Compute the reference of an equivalence check (reference.py) in a process that ends before any rank starts.
 
 A process that has trained on a GPU holds memory there until it ends, and a run refuses a GPU that another process uses.
-Therefore the launcher's process does not train the reference itself. The reference waits for the devices of this
-machine in the same way as a run.
+The reference waits for the devices of this machine in the same way as a run.
 """
 
 import json
@@ -43,10 +41,7 @@ class Trained(NamedTuple):
 
 
 def initial(spec: RunSpec, manifest: Path | None, weights: Path, target: str) -> None:
-    """Write the weights that the reference and all frameworks start from.
-
-    `target` is the file that Snakemake makes; errors name it.
-    """
+    """Write the weights that the reference and all frameworks start from. Errors name `target`, Snakemake's file."""
     _answer("initial", spec, manifest, weights, target, Asked())
 
 

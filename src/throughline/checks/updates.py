@@ -34,17 +34,17 @@ UNSEEN = "the update is not above the rounding of the weights themselves in fp32
 
 
 def judged(
-    found: Mapping[str, Any] | None, spec: RunSpec, still: Collection[str], moved: Collection[str] = ()
+    stated: Mapping[str, Any] | None, spec: RunSpec, still: Collection[str], moved: Collection[str] = ()
 ) -> Updates:
     """Judge the key `equivalence` of a record. still: the tensors whose true gradient is zero; moved: all others."""
-    if found is None or found["reason"]:
-        return Updates(verdict="not compared", reason=found["reason"] if found else "its record has no updates")
+    if stated is None or stated["reason"]:
+        return Updates(verdict="not compared", reason=stated["reason"] if stated else "its record has no updates")
     tensors: dict[str, TensorUpdate] = {}
-    lacking = [name for name in moved if name not in found["updates"]]
+    lacking = [name for name in moved if name not in stated["updates"]]
     left_out: dict[str, list[str]] = {UNKNOWN: lacking} if lacking else {}
     by_products = TOLERANCE[spec.optimizer.name] if spec.precision == "fp32" else LOWER[spec.precision]
     tolerated = min(MOST, by_products * workloads.of(spec.model).update_rounding)
-    for name, norms in found["updates"].items():
+    for name, norms in stated["updates"].items():
         lost = spec.steps.timed * ROUNDING * norms["weights"]
         if name in still:
             left_out.setdefault(NO_GRADIENT, []).append(name)

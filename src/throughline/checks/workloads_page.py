@@ -63,8 +63,8 @@ def _section(folder: str, described: set[str]) -> str:
 
 def _trains(framework: str, workload: Workload[Any]) -> bool:
     """True if a framework has the workload. Only `torch` measures a workload that trains nothing."""
-    known = frameworks.of(framework)
-    return known.library in workload.libraries and (workload.trains or known.calls)
+    described = frameworks.of(framework)
+    return described.library in workload.libraries and (workload.trains or described.calls)
 
 
 def _work(workload: Workload[Any], specs: list[RunSpec[Any]]) -> str:
@@ -87,10 +87,7 @@ def _flops(workload: Workload[Any], spec: RunSpec[Any], facts: dict[str, Any]) -
 
 
 def _docstring(folder: str) -> str:
-    """Return a workload's docstring up to its first formula, wrapped to the width of the page.
-
-    The file is parsed and not imported, because its library may not be installed.
-    """
+    """Return a workload's docstring up to its first formula, wrapped to the width of the page."""
     source = (Path(workloads.__file__).parent / folder / "__init__.py").read_text(encoding="utf-8")
     first, *others = (ast.get_docstring(ast.parse(source)) or "").split("\n\n")
     plain = itertools.takewhile(lambda text: not text.startswith(" ") and not text.endswith(":"), others)

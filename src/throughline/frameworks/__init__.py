@@ -1,11 +1,10 @@
 """The frameworks that train. Each has its own folder; this file finds them and knows what a run needs of one.
 
-The `__init__.py` of a folder describes its framework to the rest of the program (`description.py`) and imports only the
-standard library. It names the class that trains in a rank (`rank.py`). This class contains only the mechanics of
-training. The model and its shapes belong to the workload, whose implementation in the framework's library the class
-gets. The classes of all frameworks have the same methods in the same order. The files in this package import the single
-files of the lowest layer and the workloads, but no run, launcher or report.
-docs/contributing/add-a-framework.md explains everything.
+The `__init__.py` of a folder describes its framework (`description.py`) and imports only the standard library. It names
+the class that trains in a rank (`rank.py`), which has only the mechanics of training: the model belongs to the
+workload, whose implementation in the framework's library the class gets. The classes of all frameworks have the same
+methods in the same order. This package imports the single files of the lowest layer and the workloads, but no run,
+launcher or report. docs/contributing/add-a-framework.md explains everything.
 """
 
 import importlib
@@ -48,8 +47,7 @@ def of(name: str) -> Framework:
     name = versions.base(name)
     if name not in NAMES:
         return PROGRAM
-    known: Framework = importlib.import_module(f"{__name__}.{name.replace('-', '_')}").FRAMEWORK
-    return known
+    return importlib.import_module(f"{__name__}.{name.replace('-', '_')}").FRAMEWORK  # type: ignore[no-any-return]
 
 
 @cache
@@ -105,7 +103,7 @@ def refuse(spec: RunSpec[Any]) -> None:
         if feature not in offered:
             # The rank comes before the implementation, because it chooses the backend of a library that has several.
             importlib.import_module(f"{__name__}.{framework.rank.partition(':')[0]}")
-            lacks = workloads.form(model, framework.library).lacks
+            lacks = {**workload.lacks, **workloads.form(model, framework.library).lacks}
             raise Unsupported(lacks.get(feature) or f"{model} in {framework.library} has no {FEATURES[feature]}")
         if feature not in framework.features:
             raise Unsupported(framework.reasons.get(feature) or f"{spec.framework} has no {FEATURES[feature]}")
@@ -142,16 +140,15 @@ def compiling(spec: RunSpec[Any], kind: str) -> tuple[bool, str]:
 def ends_soon(spec: RunSpec[Any]) -> str | None:
     """Return why a run is over before a compilation pays, or None.
 
-    A window of steps stands for a long training, and the compilation lies before it. So only the time that the user
-    grants counts. A job is the whole training.
+    A window of steps stands for a long training, so only the time counts that the user grants. A job is the whole
+    training.
     """
-    cap = spec.steps.max_total_seconds
-    if spec.job:
-        steps = spec.timed.timed
-        few = steps < COMPILED_JOB_STEPS
-        return f"the job has {steps:,} steps, and compiling pays from about {COMPILED_JOB_STEPS:,} on" if few else None
-    short = cap is not None and cap < COMPILES_S
-    return f"all steps may take {cap:g} s, and compiling takes about {COMPILES_S:g} s" if short else None
+    cap, steps = spec.steps.max_total_seconds, spec.timed.timed
+    if spec.job and steps < COMPILED_JOB_STEPS:
+        return f"the job has {steps:,} steps, and compiling pays from about {COMPILED_JOB_STEPS:,} on"
+    if not spec.job and cap is not None and cap < COMPILES_S:
+        return f"all steps may take {cap:g} s, and compiling takes about {COMPILES_S:g} s"
+    return None
 
 
 AUTO = {"padding": ("remove_padding", padding), "compiling": ("compile", compiling)}

@@ -48,24 +48,20 @@ class Framework:
 
     * rank: module and class of its Rank, as `module:Class` below this package
     * library: the library whose implementation of a workload it trains (`workloads.form`)
-    * packages: the packages whose versions decide what is measured, by their names in its pins. If its builds for
-      CPUs and for GPUs have different names, it has both
+    * packages: the packages whose versions decide what is measured, by their names in its pins for CPUs and for GPUs
     * accelerators: each kind of accelerator that it trains on, and a line of Python that prints {count, name, fp16} of
-      those that it sees. The line runs in its environment. `runs.device: auto` takes the first kind that it sees
-    * features: the features that it has, see FEATURES
-    * gpus_only: those of its features that it has on GPUs only. On a CPU its Rank refuses them, with a reason
-    * reasons: for some missing features, the reason why they are missing
+      those that it sees in its environment. `runs.device: auto` takes the first kind that it sees
+    * features: those of FEATURES that it has; gpus_only: those that it has on GPUs only. On a CPU its Rank refuses them
+    * reasons: why some features are missing
     * options: a dataclass of the options that only it has; several frameworks may share it
     * starter: its own launcher, which starts the ranks; None if the agent of each node starts them
-    * calls: True if it can measure a workload that trains nothing
-    * checkpoints: True if it measures what checkpoints cost (options.checkpoint)
-    * jobs: True if it trains whole jobs, with epochs and evaluations
+    * calls: it can measure a workload that trains nothing; checkpoints: it measures what checkpoints cost
+      (options.checkpoint); jobs: it trains whole jobs, with epochs and evaluations
     * on_gpus: takes the environment variables that the user has set, and returns those that ranks on GPUs get in
-      addition: what the framework's own users set to be fast. It never changes a setting of the user. The record has
-      them
-    * compiles: True if it compiles every step, whatever `options.compile` says. The first step may then take minutes
+      addition: what the framework's own users set to be fast. It never changes a setting of the user
+    * compiles: it compiles every step, whatever `options.compile` says. The first step may then take minutes
     * not_compiled_with: for each feature that a compiled model cannot have, the reason
-    * needs_compiler: True if `options.compile` needs a C compiler on every node with GPUs
+    * needs_compiler: `options.compile` needs a C compiler on every node with GPUs
     """
 
     rank: str

@@ -13,10 +13,10 @@ from typing import Literal
 
 from throughline import processes
 from throughline.frameworks.description import Variables
+from throughline.frameworks.rank import refuse_if
 from throughline.frameworks.starters import WORKER, Starter, srun
 from throughline.messages import LaunchPlan
 from throughline.spec import Options, Part, RunSpec, key
-from throughline.workloads import Unsupported
 
 JOB_VARIABLES = ("SLURM_CONF", "SLURM_JOB_ID", "SLURM_JOBID")
 """The variables of Slurm with which srun finds the job."""
@@ -98,29 +98,25 @@ def on_gpus(given: Variables) -> dict[str, str]:
 
 
 def join(hvd: ModuleType, options: Options, kind: str) -> None:
-    """Meet the other ranks through the launcher that started this rank.
-
-    Raises Unsupported if Horovod was built without the controller, and on GPUs if NCCL is built in but the options say
-    no, or the other way round.
-    """
+    """Meet the other ranks through the launcher that started this rank. Raise Unsupported if Horovod was built without
+    the controller, and on GPUs if the options say about NCCL what is not built in."""
     assert isinstance(options, HorovodOptions)
-    if options.controller == "mpi" and shutil.which("mpirun") is None:
-        raise Unsupported("there is no mpirun here (Debian, Ubuntu: openmpi-bin)")
-    if options.controller == "mpi" and not hvd.mpi_built():
-        raise Unsupported(
-            "Horovod was built without MPI: install its compiler (Debian, Ubuntu: libopenmpi-dev), then make frameworks"
-        )
-    has_nccl = bool(hvd.nccl_built())
-    if kind == "cuda" and options.nccl and not has_nccl:
-        raise Unsupported(
-            "Horovod was built without NCCL, so gradients would travel through the host: GPU=auto make frameworks "
-            "builds it with NCCL, or measure it as it is with options: {nccl: false}"
-        )
-    if kind == "cuda" and has_nccl and not options.nccl:
-        raise Unsupported(
-            "Horovod was built with NCCL, and options.nccl is false: HOROVOD_GPU_OPERATIONS= make frameworks builds "
-            "one without, and with the same variable set snakemake uses it"
-        )
+    mpi, on_gpu = options.controller == "mpi", kind == "cuda"
+    refuse_if(mpi and shutil.which("mpirun") is None, "there is no mpirun here (Debian, Ubuntu: openmpi-bin)")
+    refuse_if(
+        mpi and not hvd.mpi_built(),
+        "Horovod was built without MPI: install its compiler (Debian, Ubuntu: libopenmpi-dev), then make frameworks",
+    )
+    refuse_if(
+        on_gpu and options.nccl and not hvd.nccl_built(),
+        "Horovod was built without NCCL, so gradients would travel through the host: GPU=auto make frameworks builds "
+        "it with NCCL, or measure it as it is with options: {nccl: false}",
+    )
+    refuse_if(
+        on_gpu and not options.nccl and bool(hvd.nccl_built()),
+        "Horovod was built with NCCL, and options.nccl is false: HOROVOD_GPU_OPERATIONS= make frameworks builds one "
+        "without, and with the same variable set snakemake uses it",
+    )
     # The size of Horovod's buckets: gradients that are ready in the same cycle travel together, up to this many bytes.
     os.environ["HOROVOD_FUSION_THRESHOLD"] = str(options.bucket_mb << 20)
     hvd.init()

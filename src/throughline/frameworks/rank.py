@@ -1,7 +1,6 @@
 """The base of every `rank.py`: the part of a framework that runs in a rank (`Rank`), and what those parts share.
 
-This file imports the standard library, and numpy only to write states: a rank in an environment without numpy can say
-so. The subclasses import the library of their framework.
+This file imports the standard library, and numpy only to write states. The subclasses import their framework's library.
 """
 
 # ruff: noqa: B027  (an empty method is something that a single process need not do; a framework may leave it empty)
@@ -21,8 +20,8 @@ from throughline.workloads import Form, Unsupported
 CLIP_AT = 1.0
 """The limit at which gradients are clipped: each value, the norm of each gradient, or the norm of all."""
 FIRST_SCALE = 2.0**16
-"""The first loss scale in fp16, where a library has no loss scaler. It halves when a gradient overflows and never grows
-within a run, so its halvings count the skipped steps."""
+"""The first loss scale in fp16, where a library has no loss scaler. It never grows within a run, so its halvings count
+the skipped steps."""
 MATMUL_SIZE = 8192
 """Rows and columns of the matrices that `matmul` multiplies, large enough to reach the highest rate of a GPU."""
 CPU_MATMUL_SIZE = 1024
@@ -31,11 +30,7 @@ SETTINGS = (
     "parameters", "dropout", "loss", "optimizer", "learning_rate", "betas", "epsilon", "epsilon_is_added_to",
     "weight_decay", "decays", "clip", "clip_at", "cuda_graph", "sharding", "threads",
 )  # fmt: skip
-"""The keys that every framework's `settings` has, in addition to those of the workload's implementation
-(`Workload.settings`).
-
-Their values are read from what was built, and not copied from what was asked for.
-"""
+"""The keys of every framework's `settings`, beside `Workload.settings`. Their values are read from what was built."""
 
 
 class Rank(ABC):
@@ -52,18 +47,15 @@ class Rank(ABC):
     own_step: str | None = None
     """What a step is, in words, if the library trains in its own loop. Then `drive` is called instead of `step`."""
     waits: bool = False
-    """True if each step waits for the step before it, because the library would queue work without limit. The device
-    still has work, and the heartbeat reports steps that are really done. `sync` then sets `synced`."""
+    """True if each step waits for the step before it, because the library would queue work without limit. `sync` then
+    sets `synced`."""
     takes_from_gpu: bool = False
     """True if `data` also takes tensors that lie on the rank's GPU and that other libraries read by DLPack."""
     synced: float
     """The time at the end of the last `sync`."""
 
     def __init__(self, spec: RunSpec[Any], rank: int, local_rank: int, world: int, kind: str) -> None:
-        """`kind` is `cpu` or one of the framework's accelerators.
-
-        The libraries are already imported, and no memory limit is set yet.
-        """
+        """`kind` is `cpu` or one of the framework's accelerators. No memory limit is set yet."""
         self.spec, self.options = spec, spec.options
         self.rank, self.local_rank, self.world, self.kind = rank, local_rank, world, kind
         tensor = self.options.tensor_parallel
@@ -82,9 +74,7 @@ class Rank(ABC):
 
     def model(self, facts: dict[str, Any]) -> None:
         """Let the workload's implementation build the model with random weights, which are the same on every rank.
-
-        `facts` are what the implementation has to know about the data (`Workload.facts`).
-        """
+        `facts`: see `Workload.facts`."""
 
     def load(self, weights: dict[str, Any]) -> None:
         """Replace the weights by these: numpy arrays by their names in the model's PyTorch implementation."""
@@ -114,16 +104,13 @@ class Rank(ABC):
     def drive(self, loop: Generator[None, Any, Any], batches: Callable[[], list[Any]], heart: Any) -> Any:
         """Train in the library's own loop until `loop` ends, and return what `loop` returns.
 
-        Start `loop` with `next`, and send it the loss of every optimizer step. It ends when it has seen enough steps.
-        `batches` returns the delivered micro-batches of a step. An evaluation is a phase of `heart`
-        (rank/heartbeat.py).
+        Start `loop` with `next`, and send it the loss of every optimizer step. `batches` returns the delivered
+        micro-batches of a step. An evaluation is a phase of `heart` (rank/heartbeat.py).
         """
 
     def samples(self, training: Any, held_out: Any) -> None:
-        """Take all samples of a whole job: those to train on, and the held-out ones or None.
-
-        Each is one batch, as `data` returns it. A framework with `jobs` gets them instead of batches.
-        """
+        """Take all samples of a whole job (`jobs`), each part as one batch: those to train on, and the held-out ones or
+        None."""
 
     def told(self) -> dict[str, float]:
         """Return the figures that the library itself reports of its job, by their names in `job.FIGURES`."""
@@ -144,8 +131,7 @@ class Rank(ABC):
         return value
 
     def event(self) -> Any:
-        """Return a new event of CUDA in the library's words, which measures time. None: there is none, so the process's
-        clock is read."""
+        """Return a new event of CUDA that measures time; None: the process's clock is read."""
         return None
 
     def mark(self) -> Any:
@@ -157,7 +143,7 @@ class Rank(ABC):
         return event
 
     def seconds(self, marks: list[Any]) -> list[float]:
-        """Return the seconds between consecutive marks. It is called after a `sync` and before the next one.
+        """Return the seconds between consecutive marks, after a `sync` and before the next one.
 
         If a step waits for the step before it, its mark is the end of that step. The last step ends with `sync`.
         """
@@ -176,34 +162,26 @@ class Rank(ABC):
         return values
 
     def skipped(self) -> int:
-        """Return the number of steps that the loss scaler has skipped so far.
-
-        It waits for the device, so it is only called outside the timed window.
-        """
+        """Return how many steps the loss scaler has skipped. It waits for the device, outside the timed window."""
         return 0
 
     @abstractmethod
     def memory(self) -> dict[str, Any]:
-        """Return the peaks of memory since the start as {needed_bytes, reserved_bytes, reasons}.
+        """Return the peaks of memory of the GPU, or of the process on a CPU: {needed_bytes, reserved_bytes, reasons}.
 
-        They are those of the GPU, or of the process on a CPU. `reasons` says why a value is None. A framework that can
-        count anew adds `window_needed_bytes`: the peak within the window, without what libraries tried before.
+        `reasons` says why a value is None. `window_needed_bytes` is the peak within the window, if it can be counted.
         """
 
     def product(self, size: int) -> Callable[[], Any] | None:
-        """Return a function that multiplies two size x size matrices in the run's precision, without waiting.
+        """Return a function that multiplies two size x size matrices in the run's precision, without waiting; or None.
 
-        None if the framework has none. The matrices are random, from a standard normal distribution: a GPU draws less
-        power for constant matrices, so it would multiply them faster than the matrices of real training. Sums of 8,192
-        products stay far below the largest fp16 number.
+        The matrices are random, from a standard normal distribution: a GPU draws less power for constant matrices, so
+        it would multiply them faster than those of real training.
         """
         return None
 
     def matmul(self, seconds: float) -> float | None:
-        """Measure for about `seconds` the FLOP/s of a large matrix product in the run's precision.
-
-        None if `product` returns None.
-        """
+        """Measure for about `seconds` the FLOP/s of a large `product`; None without one."""
         size = CPU_MATMUL_SIZE if self.kind == "cpu" else MATMUL_SIZE
         multiply = self.product(size)
         if multiply is None:
@@ -222,33 +200,27 @@ class Rank(ABC):
         return 2 * size**3 * times / timed(times)
 
     def multiplied(self, left: Any, right: Any) -> Any:
-        """Return the product of two float32 matrices in the run's precision, as a numpy array.
-
-        Operands and settings are those of the products of a step. A 16-bit type is that of the operands and of the
-        product. None if the framework has no such product.
-        """
+        """Return the product of two float32 matrices as a step computes it in the run's precision, as a numpy array;
+        None if the framework has no such product. A 16-bit type is that of the operands and of the product."""
         return None
 
     def exchange_alone(self, min_seconds: float) -> tuple[list[int], float] | None:
         """Measure the exchange of gradients without any computation, for at least `min_seconds`.
 
-        Return the bytes of each message that carries the gradients of a step, and the seconds that all messages of a
-        step take; None if it is not measured. Every rank calls this and gets the same result.
+        Return the bytes of each message of a step, and the seconds that all of them take; None if it is not measured.
+        Every rank calls this and gets the same result.
         """
         return None
 
     def settings(self) -> dict[str, Any]:
-        """Return the values that show whether two frameworks do the same work, as they are really set up.
-
-        The keys are those of SETTINGS, in this file.
-        """
+        """Return the values that show whether two frameworks do the same work, as they are really set up (SETTINGS)."""
         clip, threads = self.options.clip, self.threads() if self.kind == "cpu" else None
-        optimizer = self.spec.optimizer
+        of_model, optimizer = self.form.settings(self.network), self.spec.optimizer
         schedule = optimizer.schedule  # with a schedule, the optimizer itself only knows the rate of the last step
         if not self.trains:
-            return {**self.form.settings(self.network), "threads": threads}
+            return {**of_model, "threads": threads}
         return {
-            **self.form.settings(self.network),
+            **of_model,
             "optimizer": optimizer.name,
             "sharding": self.options.sharding,
             **self.update_settings(),
@@ -281,10 +253,7 @@ class Rank(ABC):
         return memory.is_refusal(str(error))
 
     def checkpoints(self) -> Any:
-        """Return what saves and loads the whole state as the framework's users do (frameworks/torch/checkpoint.py).
-
-        Only a framework with `checkpoints` has it. It is called after the first step.
-        """
+        """Return what saves and loads the whole state as users do (`checkpoints`), after the first step."""
         raise NotImplementedError
 
     # The next three belong to the feature `convergence`. A check in a framework without it is refused before.
@@ -331,22 +300,14 @@ def refuse_if(holds: bool, reason: str) -> None:
 def optimizer_settings(
     learning_rate: float, weight_decay: float, decays_vectors: bool, **constants: Any
 ) -> dict[str, Any]:
-    """Return the settings of an optimizer by their names in SETTINGS.
-
-    constants: what was built: `momentum` and `nesterov`, or `betas` and `epsilon`.
-    """
-    added_to = {"epsilon_is_added_to": "the root of the bias-corrected second moment"} if "epsilon" in constants else {}
-    return {
-        "learning_rate": learning_rate,
-        **constants,
-        **added_to,
-        "weight_decay": weight_decay,
-        "decays": "everything" if decays_vectors else "matrices",
-    }
+    """Return an optimizer's SETTINGS. constants: `momentum` and `nesterov`, or `betas` and `epsilon`."""
+    if "epsilon" in constants:
+        constants["epsilon_is_added_to"] = "the root of the bias-corrected second moment"
+    decays = "everything" if decays_vectors else "matrices"
+    return {"learning_rate": learning_rate, **constants, "weight_decay": weight_decay, "decays": decays}
 
 
 def load(name: str) -> type[Rank]:
     """Import a framework and return the class of its ranks."""
     module, _, kind = of(name).rank.partition(":")
-    loaded: type[Rank] = getattr(importlib.import_module(f"{__package__}.{module}"), kind)
-    return loaded
+    return getattr(importlib.import_module(f"{__package__}.{module}"), kind)  # type: ignore[no-any-return]

@@ -42,8 +42,8 @@ def _supported() -> str:
     """Return the frameworks, and the workloads with their numbers of models."""
     homes = list(workloads.models().values())
     models = (f"[{name}](docs/reference/workloads.md#{name}) ({homes.count(name)})" for name in workloads.FOLDERS)
-    lines = (f"* Frameworks: {', '.join(map('`{}`'.format, frameworks.NAMES))}", f"* Workloads: {', '.join(models)}")
-    return "".join(map(_wrapped, lines))
+    names = ", ".join(map("`{}`".format, frameworks.NAMES))
+    return _wrapped(f"* Frameworks: {names}") + _wrapped(f"* Workloads: {', '.join(models)}")
 
 
 def _wrapped(line: str) -> str:
@@ -70,26 +70,20 @@ def source(folder: str, library: str) -> str:
 
 def _features() -> str:
     """Return a line for each feature: with which workloads it is there, and in which frameworks."""
-    offered = {name: _by_workload(name) for name in frameworks.NAMES}
+    first = {folder: model for model, folder in reversed(workloads.models().items())}
+    offered = {
+        name: {folder: has for folder in workloads.FOLDERS if (has := frameworks.features(name, first[folder]))}
+        for name in frameworks.NAMES
+    }
     lines = []
     for key, words in FEATURES.items():
-        folders = {folder for of_one in offered.values() for folder, has in of_one.items() if key in has}
-        if folders:
+        if folders := {folder for by_folder in offered.values() for folder, has in by_folder.items() if key in has}:
             there = "all" if len(folders) == len(workloads.FOLDERS) else ", ".join(sorted(folders))
-            cells = {name: _cell(key, frameworks.of(name), of_one, folders) for name, of_one in offered.items()}
-            having = (
-                "all"
-                if set(cells.values()) == {""}
-                else ", ".join(f"`{name}`{cell}" for name, cell in cells.items() if cell is not None)
-            )
+            cells = {name: _cell(key, frameworks.of(name), by_folder, folders) for name, by_folder in offered.items()}
+            having = ", ".join(f"`{name}`{cell}" for name, cell in cells.items() if cell is not None)
+            having = "all" if set(cells.values()) == {""} else having
             lines.append(_wrapped(f"* **{words}** ({there}): {having}"))
     return "".join(lines)
-
-
-def _by_workload(name: str) -> dict[str, frozenset[str]]:
-    """Map the workloads that a framework trains to its features with their first models."""
-    first = {folder: model for model, folder in reversed(workloads.models().items())}
-    return {folder: has for folder in workloads.FOLDERS if (has := frameworks.features(name, first[folder]))}
 
 
 def _cell(key: str, framework: Framework, offered: dict[str, frozenset[str]], folders: set[str]) -> str | None:

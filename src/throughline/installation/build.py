@@ -35,10 +35,9 @@ HINTS = {
 
 
 def build(framework: str, log: Path) -> Path:
-    """Build the environment if it does not exist, and return its folder.
+    """Build the environment if it does not exist, or if its Horovod was built before MPI was installed.
 
-    An environment whose Horovod was built before MPI was installed is built again. Raise UserError if the build fails.
-    Then no part of the environment is left behind.
+    Return its folder. Raise UserError if the build fails. Then no part of the environment is left behind.
     """
     recipe = _recipe(framework)
     folder = recipe.folder
@@ -157,13 +156,12 @@ class _Runner:
 
 def failure(framework: str, lines: list[str], log: Path) -> UserError:
     """Return the UserError of a failed build, from the lines that its last command printed."""
-    what = f"the environment of {framework} could not be built"
+    what, lines = f"the environment of {framework} could not be built", [line.strip() for line in lines if line]
     for sign, advice in HINTS.items():
-        if line := next((line.strip() for line in lines if sign in line), None):
+        if line := next((line for line in lines if sign in line), None):
             return UserError(what, why=line, next_step=advice)
-    errors = [line.strip() for line in lines if "error: " in line.lower()] or [line.strip() for line in lines if line]
-    reason = errors[0][:300] if errors else "the command printed nothing"
-    return UserError(what, why=reason, next_step=f"read {log}; nothing half made is left behind")
+    errors = [line for line in lines if "error: " in line.lower()] or lines or ["the command printed nothing"]
+    return UserError(what, why=errors[0][:300], next_step=f"read {log}; nothing half made is left behind")
 
 
 def _stages(run: _Runner) -> dict[str, Callable[[], None]]:
@@ -182,10 +180,9 @@ def _stages(run: _Runner) -> dict[str, Callable[[], None]]:
 
 
 def _install(run: _Runner) -> None:
-    """Install what the lock has, apart from torch, and then what comes from an index of its own.
+    """Install what the lock has, apart from torch, and then what comes from an index of its own and is in no lock.
 
-    uv also resolves the requirements: so a lock that does not fit them is an error. Packages of an index of their own
-    are in no lock; only what they require may be.
+    uv also resolves the requirements: so a lock that does not fit them is an error.
     """
     recipe, install = run.recipe, uv.command("pip", "install", "--python", run.python)
     words = ["--excludes", str(PINS / "apart.txt"), "--only-binary", ":all:"]

@@ -33,8 +33,8 @@ CPU_TORCH = "the workflow's PyTorch is a CPU build; make run GPU=auto installs t
 
 @dataclass(frozen=True)
 class Card:
-    """A GPU: its name, its compute capability, such as (9, 0), and its memory; () and "" if unknown. mig: it is in MIG
-    mode, so that programs see one of its slices."""
+    """A GPU: its name, its compute capability, such as (9, 0), and its memory; () and "" if unknown. mig: programs see
+    one of its slices."""
 
     name: str
     capability: tuple[int, ...] = ()
@@ -85,10 +85,7 @@ def _card(answers: Mapping[str, str]) -> Card:
 
 
 def deciding() -> Facts:
-    """Return the GPUs that decide: those of the machine on which the workflow was started.
-
-    So every job of a workflow names the same environments.
-    """
+    """Return the GPUs that decide: those of the machine on which the workflow was started, for all its jobs."""
     given = handover.get("cards")
     if not given:
         return facts()
@@ -135,8 +132,8 @@ def _numbers(text: str) -> tuple[int, ...]:
 def choose(builds: list[Build], wants: str, facts: Facts) -> tuple[Build | None, str]:
     """Return the build for a machine, None for CPUs, and the reason in words.
 
-    wants: `auto` for the newest one that fits, `none`, or a version of CUDA such as `cuda12`: the newest one that is
-    not for a later major version, whether it fits this machine or not.
+    wants: `auto` for the newest that fits, `none`, or a version of CUDA such as `cuda12`: the newest that is not for a
+    later major version, whether it fits this machine or not.
     """
     newest = sorted(builds, key=lambda build: (build.major, build.name), reverse=True)
     if wants == "none":
@@ -147,15 +144,13 @@ def choose(builds: list[Build], wants: str, facts: Facts) -> tuple[Build | None,
         return chosen, f"GPU={wants}" if chosen else f"it has no build for CUDA {major} or older"
     if not facts.cards:
         return None, "this machine has no NVIDIA GPU"
-    reasons = []
-    for build in newest:
-        reason = unfit(build, facts)
-        if reason is None:
-            return build, f"{facts.cards[0].name}, driver {facts.driver or 'unknown'}"
-        reasons.append(reason)
+    reasons = {build.name: unfit(build, facts) for build in newest}
+    if fits := next((build for build in newest if reasons[build.name] is None), None):
+        return fits, f"{facts.cards[0].name}, driver {facts.driver or 'unknown'}"
+    said = [reason for reason in reasons.values() if reason]
     if needs := [build.driver for build in newest if unfit(build, replace(facts, driver="")) is None]:
-        reasons.append(f"install NVIDIA's driver {min(needs)} or newer")
-    return None, "; ".join(reasons) or "it has no build for GPUs"
+        said.append(f"install NVIDIA's driver {min(needs)} or newer")
+    return None, "; ".join(said) or "it has no build for GPUs"
 
 
 def _build_for(recipe: Recipe) -> tuple[Build | None, str]:
@@ -213,10 +208,8 @@ def no_build(framework: str) -> str | None:
 
 
 def ready(framework: str) -> Path | None:
-    """Return the file whose existence says that the framework's environment is complete.
-
-    Return None if the framework runs in the workflow's own environment, or if this machine cannot build it (`lacking`).
-    """
+    """Return the file that a complete environment has; None if the framework runs in the workflow's own environment, or
+    if this machine cannot build one (`lacking`)."""
     recipe = environment(framework)
     return recipe.folder / READY if recipe and not lacking(framework) else None
 
@@ -224,7 +217,7 @@ def ready(framework: str) -> Path | None:
 def lacking(framework: str) -> str | None:
     """Return why this machine cannot build the framework's environment; None if it can, or if it already exists."""
     recipe = environment(framework)
-    if recipe is None or _is_ready(recipe):
+    if recipe is None or (recipe.folder / READY).is_file():
         return None
     downloads = os.environ.get("UV_PYTHON_DOWNLOADS", "never") in ("automatic", "true", "1")
     if not downloads and not interpreter(recipe.python):
@@ -249,10 +242,6 @@ def lacking(framework: str) -> str | None:
     )
 
 
-def _is_ready(recipe: Recipe) -> bool:
-    return (recipe.folder / READY).is_file()
-
-
 @functools.cache
 def interpreter(version: str) -> str | None:
     """Return a Python of this version: the one that runs now, or one that uv finds on this machine; else None."""
@@ -272,10 +261,8 @@ def cuda_of(recipe: Recipe) -> str | None:
 
 
 def torch_cuda() -> str | None:
-    """Return the version of CUDA that the workflow's torch is built for, such as `13.0`; "" for a CPU build.
-
-    None means that there is no torch. It reads a file of the package, because the import of torch takes seconds.
-    """
+    """Return the version of CUDA that the workflow's torch is built for, such as `13.0`; "" for a CPU build, None
+    without torch. It reads a file of the package, because the import of torch takes seconds."""
     return _in_torch(r"cuda\b[^=\n]*= *['\"]([\d.]+)['\"]")
 
 

@@ -10,9 +10,8 @@ A framework whose TOML file has no `python`, or that has no such file, runs in t
 of torch says which builds of PyTorch there are, for all environments that have it.
 
 An environment is built in its final folder, because its programs contain the path of that folder. Its name has a
-digest of everything that determines its content. So another clone with the same pins uses the same environment, and a
-changed comment builds nothing again. The workflow passes names to its runs, not folders, so nothing is measured again
-in another home folder.
+digest of everything that determines its content, so all clones with the same pins share it. The workflow passes names
+to its runs, not folders, so nothing is measured again in another home folder.
 
 `python -m throughline.installation.recipe` prints the names of all locks. With one of these names it prints what is
 locked there. Standard library only.
@@ -46,8 +45,8 @@ TORCH_IN_INDEX = "13"
 class Source:
     """A package that is compiled in the finished environment, without dependencies.
 
-    requirement: its version, with the hash of its archive; patch: a file in envs/ that is applied first; variables: the
-    environment variables of its compiler.
+    requirement: its version, with the hash of its archive; patch: a file in envs/ that is applied first; variables:
+    those of its compiler.
     """
 
     requirement: str
@@ -130,10 +129,8 @@ class Recipe:
 
     @property
     def name(self) -> str:
-        """The name of the environment. It depends on the kind of processor, because machines may share a home folder.
-
-        The name of a build for GPUs ends in the build, such as `-cuda13`, and with NCCL in `-nccl`.
-        """
+        """The name of the environment, with the build, such as `-cuda13`, and `-nccl`. It depends on the kind of
+        processor, because machines may share a home folder."""
         name = f"{self.framework}-{_digest(f'{self.pins} {platform.machine()}')}"
         return name + (f"-{self.build.name}" if self.build else "") + ("-nccl" if self.builds_nccl else "")
 
@@ -182,10 +179,8 @@ class Recipe:
 
 
 def read(framework: str) -> Recipe:
-    """Return the recipe of a framework's build for CPUs, with its builds for GPUs.
-
-    Raise UserError if its file is damaged or has an unknown key, or if there is no file for its version.
-    """
+    """Return the recipe of a framework's build for CPUs, with its builds for GPUs. Raise UserError if its file is
+    damaged or has an unknown key, or if there is no file for its version."""
     if changes := versions.pins(framework):
         return _version(read(versions.base(framework)), framework, lines(changes))
     path = PINS / f"{framework}.toml"
@@ -216,9 +211,7 @@ def _version(recipe: Recipe, framework: str, changes: list[str]) -> Recipe:
         python=recipe.python or "{}.{}".format(*sys.version_info),
         check=recipe.check or [package(line) for line in recipe.requirements[:3]],
         requirements=changed(recipe.requirements, changes),
-        builds=[
-            replace(build, requirements=changed(build.requirements, changes, add=False)) for build in recipe.builds
-        ],
+        builds=[replace(each, requirements=changed(each.requirements, changes, add=False)) for each in recipe.builds],
     )
 
 
@@ -287,10 +280,8 @@ def locks() -> list[str]:
 
 
 def to_lock(name: str) -> list[str]:
-    """Return the requirements that a lock is made from. name: as `locks` has it.
-
-    For a build for GPUs, torch is among them: its CUDA packages are locked, but not torch itself.
-    """
+    """Return the requirements that a lock (`locks`) is made from. In a build for GPUs torch is among them: its CUDA
+    packages are locked, but not torch itself."""
     framework, _, wanted = name.partition(".")
     recipe = read(framework)
     if not wanted:

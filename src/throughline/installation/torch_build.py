@@ -18,11 +18,8 @@ INDEX = "https://download.pytorch.org/whl"
 
 
 def label(wants: str, facts: choose.Facts) -> str | None:
-    """Return the label of the workflow's build, such as `cpu` or `cu126`.
-
-    "" is the build for GPUs of the usual indexes, which has no label. None is whatever they have: without a GPU, or
-    with GPUs that no build runs on.
-    """
+    """Return the label of the workflow's build, such as `cpu` or `cu126`; "" is the build for GPUs of the usual
+    indexes. None is whatever they have: without a GPU, or with GPUs that no build runs on."""
     if wants == "none":
         return "cpu"
     build, _ = choose.choose(recipe.read("torch").builds, wants, facts)

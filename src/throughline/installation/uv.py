@@ -1,8 +1,7 @@
 """Run uv with pip's settings: `python -m throughline.installation.uv pip install ...`. Standard library only.
 
-uv does not read pip's configuration (pip.conf, PIP_* variables). A machine behind a mirror or a proxy is usually
-configured for pip, so we pass pip's indexes, folders of wheels, proxy and certificates on to uv. If a variable of uv is
-set, it takes precedence.
+uv does not read pip's configuration (pip.conf, PIP_* variables), so we pass pip's indexes, folders of wheels, proxy and
+certificates on to uv. If a variable of uv is set, it takes precedence.
 """
 
 import ast

@@ -25,9 +25,9 @@ FIGURES: dict[str, tuple[str, Better]] = {
 }
 """Map each figure of a job to its unit and to which direction is better.
 
-The figures of the Trainer come first. `train_runtime` is the time of the whole job with its evaluations, and
-`eval_runtime` is the time of the last evaluation. We measure the last two with our own clock: the throughput of the
-steps without evaluations, and the seconds from the moment we open the data to the first step.
+The Trainer's come first: `train_runtime` is the time of the whole job with its evaluations, and `eval_runtime` that of
+the last evaluation. Our own clock measures the last two: the throughput of the steps without evaluations, and the
+seconds from the moment we open the data to the first step.
 """
 HALF_A_DIGIT = {"per_second": 0.5e-3, "runtime": 0.5e-4}
 """Half of the last digit: the Trainer rounds rates to 3 decimals and times to 4."""
@@ -48,17 +48,12 @@ class EpochsJob(Part):
 
     def steps(self, batch: int, gradient_accumulation: int) -> int:
         """Return the number of optimizer steps, as the Trainer counts them: the last step of an epoch may be smaller.
-
-        `batch` is the batch of all devices together.
-        """
+        `batch` is that of all devices together."""
         return ceil(ceil(self.samples / batch) / gradient_accumulation) * self.epochs
 
     def faults(self, devices: int, batch: int, gradient_accumulation: int, told: Mapping[str, float]) -> list[str]:
-        """Return a sentence for each contradiction between the figures of a row.
-
-        `told` maps names to figures, and has `train_bs` and `total_train_bs` if the row states them. `batch` is the
-        batch of each device.
-        """
+        """Return a sentence for each contradiction between the figures of a row (`told`). `batch` is that of a
+        device."""
         together = devices * batch
         steps, total = self.steps(together, gradient_accumulation), together * gradient_accumulation
         exact = {

@@ -47,8 +47,8 @@ class Schedule(Part):
         if self.name == "constant" or self.total_steps is None:
             return 1.0
         begin = self.warmup_steps if self.decay_from == "warmup_end" else 0
-        left = 1 - min(1.0, (step - begin) / (self.total_steps - begin))
-        decayed = {"linear": left, "polynomial": left**self.power, "cosine": (1 - math.cos(math.pi * left)) / 2}
+        rest = 1 - min(1.0, (step - begin) / (self.total_steps - begin))
+        decayed = {"linear": rest, "polynomial": rest**self.power, "cosine": (1 - math.cos(math.pi * rest)) / 2}
         return self.last + (1 - self.last) * float(decayed[self.name])
 
     @property
@@ -81,8 +81,7 @@ class Schedule(Part):
 @dataclass(frozen=True)
 class Optimizer(Part):
     name: Literal["adamw", "adam", "lamb", "sgd", "bertadam"] = key(
-        "`bertadam` is that of BERT's own code and of GluonNLP: `adamw` without bias correction",
-        default="adamw",
+        "`bertadam` is that of BERT's own code and of GluonNLP: `adamw` without bias correction", default="adamw"
     )
     learning_rate: float = key("with a schedule, the highest one", default=1e-4, above=0)
     weight_decay: float = key("decay per step", default=0.01, least=0)
@@ -90,12 +89,7 @@ class Optimizer(Part):
         "decay of first and second moment, from 0 below 1; not for `sgd`", default=(0.9, 0.999), strict=False
     )
     epsilon: float = key("added to the root of the second moment; not for `sgd`", default=1e-6, above=0)
-    momentum: float = key(
-        "only for `sgd` (without Nesterov's change)",
-        default=0.9,
-        least=0,
-        below=1,
-    )
+    momentum: float = key("only for `sgd` (without Nesterov's change)", default=0.9, least=0, below=1)
     schedule: Schedule = key("of the learning rate, warm-up steps included", default=Schedule())
 
     def rates(self) -> Callable[[int], float] | None:

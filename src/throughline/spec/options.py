@@ -46,8 +46,7 @@ class Steps(Part):
 
 @dataclass(frozen=True)
 class Options(Part):
-    """The options of all frameworks. Options of a single framework are fields of its own dataclass
-    (`frameworks.Options` has them all)."""
+    """The options of all frameworks. Those of a single framework are fields of its own dataclass."""
 
     clip: Literal["none", "value", "norm", "global_norm"] = key(
         "gradient clipping at 1.0: by value, by each tensor's norm, by the global norm", default="none"
@@ -72,8 +71,7 @@ class Options(Part):
         default=False,
     )
     data: Literal["real", "synthetic", "reading"] = key(
-        "reading: ranks read and train nothing; the extra `reading` sets it",
-        default="real",
+        "reading: ranks read and train nothing; the extra `reading` sets it", default="real"
     )
     image_decoder: Literal["pillow", "dali"] = key(
         "Pillow in processes beside each rank, or NVIDIA's DALI in the rank (`throughline dali` installs it)",
@@ -81,12 +79,10 @@ class Options(Part):
     )
     gradient_sync: bool = key("false: every rank keeps its own gradients", default=True)
     checkpoint: bool = key(
-        "after the window, measure checkpoints and a restart; the extra `checkpoint` sets it",
-        default=False,
+        "after the window, measure checkpoints and a restart; the extra `checkpoint` sets it", default=False
     )
     reduce_dtype: Literal["fp32", "bf16"] = key(
-        "type in which replicas exchange gradients. bf16 rounds each gradient before the sum",
-        default="fp32",
+        "type in which replicas exchange gradients. bf16 rounds each gradient before the sum", default="fp32"
     )
     bucket_mb: int = key("MiB of gradients per all-reduce", default=25, least=1)
     dropout: float = key("dropout of the model", default=0.1, least=0, below=1)
@@ -97,19 +93,13 @@ class Options(Part):
         default="none",
     )
     hybrid_shard_groups: int | Literal["nodes"] = key(
-        "groups of replicas, each of which splits the whole. nodes: each node is a group",
-        default=1,
+        "groups of replicas, each of which splits the whole. nodes: each node is a group", default=1
     )
     fp8_scaling: Literal["tensorwise", "rowwise"] = key(
-        "scales of a decoder's products in fp8: for each operand, or for each of its rows",
-        default="tensorwise",
+        "scales of a decoder's products in fp8: for each operand, or for each of its rows", default="tensorwise"
     )
     tensor_parallel: int = key("devices that share one replica of the model", default=1, least=1)
-    expert_parallel: int = key(
-        "replicas that share the experts of a model",
-        default=1,
-        least=1,
-    )
+    expert_parallel: int = key("replicas that share the experts of a model", default=1, least=1)
 
     def mistakes(self) -> Iterable[str]:
         """Yield a text for each mistake that the types of single keys do not show. Each text begins with a key."""

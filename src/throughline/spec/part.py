@@ -47,11 +47,10 @@ def key(
     """Make a field that is a key of config.yaml, with its description and the values that are allowed.
 
     `least` and `most` belong to the allowed values; `above` and `below` do not. `strict=False`: a list becomes a tuple.
-    The other arguments are for the
-    parameters of a workload. `asked=False`: the field is no key of a block; the workload's `complete` computes it.
-    `stated`: a specification contains the value even if it is the default. `whole`: only for a key that splits the
-    model over ranks; the value with which each rank holds the whole model. `unit`: the unit of the number, which tables
-    show. `titled`: titles of tables show the value.
+    The other arguments are for the parameters of a workload. `asked=False`: the workload's `complete` computes the
+    field. `stated`: a specification contains the value even if it is the default. `whole`: the value of a key that
+    splits the model over ranks with which each rank holds the whole model. `unit`: tables show it. `titled`: titles of
+    tables show the value.
     """
     limits = {"ge": least, "le": most, "gt": above, "lt": below, "strict": None if strict else False}
     limits = {name: limit for name, limit in limits.items() if limit is not None}
@@ -100,9 +99,9 @@ def read(kind: type[Kind], value: Any) -> Kind:
     """
     if not isinstance(value, Mapping):
         raise ValueError(f"{kind.__name__}: {value!r} is no object")
-    known = {declared.name: declared for declared in fields(kind)}  # type: ignore[arg-type]
-    missing = [name for name, declared in known.items() if name not in value and is_stated(declared)]
-    for what, keys in (("missing", missing), ("unknown", value.keys() - known.keys())):
+    declared = {each.name: each for each in fields(kind)}  # type: ignore[arg-type]
+    missing = [name for name, each in declared.items() if name not in value and is_stated(each)]
+    for what, keys in (("missing", missing), ("unknown", value.keys() - declared.keys())):
         if keys:
             raise ValueError(f"{kind.__name__}: {what} key {', '.join(sorted(keys))}")
     hints = _hints(cast(Any, kind))

@@ -45,11 +45,10 @@ class RunSpec(Part, Generic[P]):
     """Everything that decides one run.
 
     batch: samples of each replica, or of all replicas together if `scaling` is strong, or `program` if the measured
-    program decides; global_batch: the global batch
-    that `options.gradient_accumulation` follows from, None if the block states that key itself; corpus: the data that
-    the run reads, None if its batches are synthetic; hosts: how nodes are reached, without their names; protocol: the
-    way of measuring; program: what is measured if it is no framework of ours, and `framework` is then its name;
-    content: what ranks get of the files that the parameters name by digest, which is in no record.
+    program decides; global_batch: what `options.gradient_accumulation` follows from, None if the block states that key
+    itself; corpus: the data that the run reads, None if its batches are synthetic; hosts: how nodes are reached,
+    without their names; protocol: the way of measuring; program: what is measured if it is no framework of ours, and
+    `framework` is then its name; content: what ranks get of the files that the parameters name by digest.
     """
 
     benchmark: str = field(metadata={"pattern": rf"^{NAME}$"})
@@ -80,11 +79,8 @@ class RunSpec(Part, Generic[P]):
 
     @classmethod
     def of(cls, value: Mapping[str, Any], parameters: type[P], options: type[Options]) -> RunSpec[P]:
-        """Return the specification from its JSON values.
-
-        `parameters` is the class of the workload's parameters, and `options` that of the options of all frameworks.
-        Raise ValueError if a key is missing or unknown.
-        """
+        """Return the specification from its JSON values and the classes of its parameters and options. Raise ValueError
+        if a key is missing or unknown."""
         names = {declared.name for declared in fields(cast(Any, parameters))}
         core = {name: content for name, content in value.items() if name not in names}
         core |= {"parameters": read(parameters, {name: content for name, content in value.items() if name in names})}
@@ -94,10 +90,7 @@ class RunSpec(Part, Generic[P]):
         return read(cls, core)
 
     def values(self) -> dict[str, Any]:
-        """Return the specification as JSON values, with its defaults.
-
-        The workload's parameters stand on the same level as the other keys.
-        """
+        """Return the specification as JSON values, with its defaults; parameters stand beside the other keys."""
         return _flat(values(self))
 
     def changed(self) -> dict[str, Any]:
@@ -116,18 +109,14 @@ class RunSpec(Part, Generic[P]):
 
     @property
     def is_one_call(self) -> bool:
-        """True if a step is one call that all ranks make together, and it counts once.
-
-        The workload's parameters say so (`one_call_since`).
-        """
+        """True if a step is one call that all ranks make together (the parameters' `one_call_since`): it counts
+        once."""
         return hasattr(self.parameters, "one_call_since")
 
     @property
     def size(self) -> StepSize:
-        """The number of samples in a step. Raises UserError if they cannot be divided equally among the replicas.
-
-        How a program divides its step is not known, so the step counts as that of one replica.
-        """
+        """The number of samples in a step. Raises UserError if they cannot be divided equally among the replicas. The
+        step of a program counts as that of one replica."""
         if self.program:
             return StepSize(1, self.program.per_step)
         layout = Layout(tensor_parallel=self.topology.world) if self.is_one_call else self.options.layout
@@ -135,8 +124,7 @@ class RunSpec(Part, Generic[P]):
 
     @property
     def block_options(self) -> Options:
-        """The options that all runs of a block share. If the block states `global_batch`, its topologies differ in
-        their accumulation, which is left out here."""
+        """The options that all runs of a block share: with `global_batch`, without their accumulation."""
         return self.options if self.global_batch is None else replace(self.options, gradient_accumulation=1)
 
     @property

@@ -17,8 +17,7 @@ from throughline.files import UserError
 class Topology:
     """A number of nodes and devices per node, written `<nodes>n<devices per node>g`.
 
-    A device is a GPU, or one worker process on a CPU. `simulated`: all nodes are simulated on one machine. A printed
-    topology says so.
+    A device is a GPU, or one worker process on a CPU. `simulated`: all nodes are simulated on one machine.
     """
 
     nodes: int
@@ -62,11 +61,8 @@ class Layout:
 
 @dataclass(frozen=True)
 class StepSize:
-    """The samples of an optimizer step.
-
-    Each of `replicas` copies of the model computes `gradient_accumulation` micro-batches of `batch_per_replica`
-    samples. No other code computes how many samples a step takes, and on how many replicas.
-    """
+    """The samples of an optimizer step: each of `replicas` copies of the model computes `gradient_accumulation`
+    micro-batches of `batch_per_replica` samples."""
 
     replicas: int
     batch_per_replica: int

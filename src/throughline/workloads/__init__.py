@@ -1,14 +1,12 @@
 """Workloads: the models that are trained, and the operations that are timed alone.
 
-Each workload is a folder beside this file. Its `__init__.py` is its neutral file: it holds everything that does not
-belong to a library, as one instance of a subclass of `Workload` (`workload.py`) with the name WORKLOAD. It imports only
-the standard library at its top (numpy inside functions), because the configuration and old environments load it too.
-`in_<library>.py` beside it is the workload's implementation in a library, such as torch or mxnet: one instance of a
-subclass of `Form` (`form.py`) with the name FORM.
+A workload is a folder beside this file. Its `__init__.py` is neutral: WORKLOAD, an instance of a subclass of `Workload`
+(`workload.py`), has everything that does not belong to a library. The file imports only the standard library at its top
+(numpy inside functions), because the configuration and old environments load it too. `in_<library>.py` implements the
+workload in a library: FORM is an instance of a subclass of `Form` (`form.py`).
 
-To add a workload, it is enough to add a folder: other code finds it with `of` and `form`. Workloads import only basic
-modules of Throughline, such as files.py and spec/, and an implementation also imports its library. They never import a
-framework, a run or a report. docs/contributing/add-a-workload.md explains each part.
+Workloads import basic modules of Throughline, such as files.py and spec/, and their library, but no framework, run or
+report. docs/contributing/add-a-workload.md explains each part.
 """
 
 import importlib
@@ -64,16 +62,16 @@ def folder(model: str | Values) -> str | None:
         return models()[model]
     if model == DECIDES:
         return DECIDES
-    key = {model.partition(":")[0]} if isinstance(model, str) else model.keys()
-    return next((folder for folder in FOLDERS for first in list(of_folder(folder).described)[:1] if first in key), None)
+    keys = {model.partition(":")[0]} if isinstance(model, str) else model.keys()
+    return next((home for home in FOLDERS for first in list(of_folder(home).described)[:1] if first in keys), None)
 
 
 def of_map(values: Values) -> Described:
     """Return the name that the workload gives to the model of a map; ValueError if it cannot read it."""
     home = folder(values)
     if home is None:
-        known = [key for folder in FOLDERS for key in list(of_folder(folder).described)[:1]]
-        raise ValueError(f"a model's name is needed, or a map with the key {' or '.join(known)}")
+        keys = [key for folder in FOLDERS for key in list(of_folder(folder).described)[:1]]
+        raise ValueError(f"a model's name is needed, or a map with the key {' or '.join(keys)}")
     return cast(Described, of_folder(home).of_map(values))
 
 
@@ -110,6 +108,7 @@ def form(model: str, library: str) -> Form[Any, Any]:
     """Import and return the implementation of a model's workload in a library; UserError if it has none there."""
     workload = of(model)
     if library not in workload.libraries:
-        known = ", ".join(workload.libraries)
-        raise UserError(f"{model} has no implementation in {library}", next_step=f"choose one of {known}")
+        raise UserError(
+            f"{model} has no implementation in {library}", next_step=f"choose one of {', '.join(workload.libraries)}"
+        )
     return cast("Form[Any, Any]", importlib.import_module(f"{__name__}.{folder(model)}.in_{library}").FORM)

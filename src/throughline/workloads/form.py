@@ -18,32 +18,25 @@ N = TypeVar("N")
 class Form(ABC, Generic[P, N]):
     """A workload in a library. `in_<library>.py` has one subclass, and one instance of it as `FORM`.
 
-    Every library has a subclass with what its implementations share, such as the names of weights. All implementations
-    use the names of the PyTorch implementation for the parameters of a model.
-
-    A method that raises NotImplementedError belongs to a feature, such as `sharding`, or to workloads that train. A run
-    that asks for a feature which the implementation lacks is refused before the method is called.
+    All implementations of a model use the parameter names of its PyTorch implementation. A method that raises
+    NotImplementedError belongs to a feature, such as `sharding`, or to workloads that train. A run that asks for a
+    feature which the implementation lacks is refused before the method is called.
     """
 
     lacks: ClassVar[Mapping[str, str]] = {}
-    """Map a feature that is missing to the reason, as a sentence for the record."""
+    """Map a missing feature to the reason. `Workload.lacks` has the reasons of all implementations."""
     changing: ClassVar[frozenset[str]] = frozenset()
     """In PyTorch: the attribute names of buffers that training changes. Ranks exchange these, and no other buffer."""
-
     draws_on_device: ClassVar[bool] = False
-    """In PyTorch: `build` makes the model on its device, and the device draws the weights. A CPU would need minutes for
-    a model of many billion parameters."""
-
+    """In PyTorch: the device draws the weights. A CPU would need minutes for a model of many billion parameters."""
     draws_in_parts: ClassVar[bool] = False
     """In PyTorch: on the device `meta`, `build` makes a network without memory, and `draw` gives it memory and weights.
     Ranks that split weights (`sharding`) then never hold more of them than their parts and one whole tensor."""
 
     @abstractmethod
     def build(self, spec: RunSpec[P], facts: Values, at: Any = None) -> N:
-        """Return the network with random weights. It may raise Unsupported.
-
-        `at` is where it computes, in the library's words: a device of PyTorch or MXNet, a dtype policy of Keras.
-        """
+        """Return the network with random weights, or raise Unsupported. `at` is where it computes, in the library's
+        words: a device of PyTorch or MXNet, a dtype policy of Keras."""
 
     def weights(self, network: N) -> Arrays:
         """Return the parameters, without buffers, by name."""
@@ -54,9 +47,9 @@ class Form(ABC, Generic[P, N]):
         raise NotImplementedError
 
     def snapshot(self, network: N) -> Arrays:
-        """Return the values of all parameters that `load` sets, in this library's own names, shapes and layouts.
+        """Return all parameters in this library's own names, shapes and layouts; they may share the memory.
 
-        They may share the parameters' memory. If ranks split weights, all of them have to call this together.
+        If ranks split weights, all of them have to call this together.
         """
         raise NotImplementedError
 
@@ -69,10 +62,8 @@ class Form(ABC, Generic[P, N]):
         return {}
 
     def figures(self, network: N) -> list[tuple[str, Any, float | None]]:
-        """Measure, after the timed window, each of the workload's figures without `of_steps` and `of_counts`.
-
-        Return for each: its name, at which size, and the value.
-        """
+        """Measure, after the timed window, the workload's figures without `of_steps` and `of_counts`: their names,
+        sizes and values."""
         return []
 
     def predicted(self, network: N, batch: Any) -> dict[str, Any]:
@@ -106,15 +97,12 @@ class Form(ABC, Generic[P, N]):
         raise NotImplementedError
 
     def spread(self, network: N, ranks: Any) -> frozenset[str]:
-        """Share parameters with all ranks, a TensorGroup (`own_gradient_sync`).
-
-        Return the names of the parameters that the network exchanges itself, in its forward and backward pass.
-        """
+        """Share parameters with all ranks, a TensorGroup (`own_gradient_sync`). Return the names of those that the
+        network exchanges itself, in its forward and backward pass."""
         raise NotImplementedError
 
     def draw(self, network: N, spec: RunSpec[P], at: Any) -> None:
-        """Give a network without memory (`draws_in_parts`) its memory on a device, and random weights: the same as
-        `build` would."""
+        """Give a network without memory (`draws_in_parts`) memory on a device and the random weights of `build`."""
         raise NotImplementedError
 
     def by_rows(self, network: N) -> list[Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import keras
 import keras_hub
@@ -15,7 +15,7 @@ import numpy as np
 from keras import ops
 
 from throughline.workloads import Arrays, Form
-from throughline.workloads.form import same_names
+from throughline.workloads.form import N, same_names
 from throughline.workloads.workload import P
 
 BACKEND = keras.backend.backend()
@@ -27,23 +27,13 @@ POLICIES = {"bf16": "mixed_bfloat16", "fp16": "mixed_float16"}
 """Map the precisions in which matrix products and activations have another type than the weights to Keras' names."""
 
 
-class Network(Protocol):
-    def by_name(self) -> dict[str, Any]:
-        """Return every weight by its name in the PyTorch implementation."""
-
-    @property
-    def variables(self) -> list[Any]:
-        """All variables, those of the generators of dropout among them."""
-
-
-N = TypeVar("N", bound=Network)
-"""The class of the network."""
-
-
 class KerasForm(Form[P, N]):
-    """A workload in Keras. `at` of `build` is Keras' name of a precision (a dtype policy)."""
+    """A workload in Keras. Its network is a layer with `by_name`, which returns each weight by its name in PyTorch.
 
-    def load(self, network: N, weights: Arrays) -> None:
+    `at` of `build` is Keras' name of a precision (a dtype policy).
+    """
+
+    def load(self, network: Any, weights: Arrays) -> None:
         """Set all weights in place.
 
         A kernel of Keras has the inputs before the outputs, both as its last dimensions, and may have the heads as a
@@ -57,7 +47,7 @@ class KerasForm(Form[P, N]):
                 array = array.transpose(*range(2, array.ndim), 1, 0)
             weight.assign(array.reshape(weight.shape))
 
-    def snapshot(self, network: N) -> Arrays:
+    def snapshot(self, network: Any) -> Arrays:
         return {name: ops.convert_to_numpy(weight.value) for name, weight in network.by_name().items()}
 
     def sums(self, network: N, batch: dict[str, Any]) -> dict[str, float]:
@@ -76,7 +66,7 @@ class KerasForm(Form[P, N]):
         """Seed the generator that draws random weights."""
         keras.utils.set_random_seed(value)
 
-    def reseed(self, network: N, value: int) -> None:
+    def reseed(self, network: Any, value: int) -> None:
         """Seed the generators of dropout. Every layer gets a seed of its own."""
         for number, state in enumerate(variable for variable in network.variables if variable.name == SEEDS):
             state.assign(np.array([value & 2**32 - 1, number], "uint32"))
@@ -148,7 +138,7 @@ def recomputed(layer: Any, hidden: Any, **given: Any) -> Any:
     TensorFlow runs the layer a second time, so both runs begin with the same seeds. JAX cannot change state inside a
     function that it computes twice, so there the seeds of dropout are arguments and results.
     """
-    if keras.backend.backend() != "jax":
+    if BACKEND != "jax":
         before = [ops.copy(seed.value) for seed in layer.non_trainable_variables]
 
         def call(hidden: Any) -> Any:

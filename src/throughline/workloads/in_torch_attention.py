@@ -30,8 +30,7 @@ class Attention:
 
 @dataclass(frozen=True)
 class Asked:
-    """What attention has to compute in a run. `several_lengths`: samples of several lengths lie in a row, and have no
-    mask."""
+    """What attention computes in a run. `several_lengths`: samples of several lengths lie in a row, without a mask."""
 
     precision: str
     heads: int
@@ -54,8 +53,7 @@ def pin(at: torch.device, asked: Asked) -> Attention:
 
 
 def on_cpu(dropout: float) -> Attention:
-    words = "products and softmax by themselves" if dropout else "PyTorch's flash kernel for CPUs"
-    return Attention("flash", words)
+    return Attention("flash", "products and softmax by themselves" if dropout else "PyTorch's flash kernel for CPUs")
 
 
 def on_gpu(capability: Capability, asked: Asked, at: torch.device | None = None) -> Attention:
@@ -78,9 +76,8 @@ def on_gpu(capability: Capability, asked: Asked, at: torch.device | None = None)
     if capability < (9, 0):
         return Attention("flash", f"FlashAttention: {precision} without a mask, {old}")
     if asked.several_lengths:
-        return Attention(
-            "flash", f"FlashAttention: {precision}, and PyTorch has no other for samples of several lengths"
-        )
+        words = f"FlashAttention: {precision}, and PyTorch has no other for samples of several lengths"
+        return Attention("flash", words)
     if why := _no_cudnn(asked, at):
         return Attention("flash", f"FlashAttention: {precision} without a mask; cuDNN's kernel does not take {why}")
     return Attention("cudnn", f"cuDNN's kernel: {precision} without a mask, {old}")
@@ -103,7 +100,7 @@ def cudnn_takes(asked: Asked, at: torch.device | None) -> bool:
         return True
     torch.backends.cuda.enable_cudnn_sdp(True)
     shape = (1, asked.heads, asked.length, asked.width)
-    one = torch.empty(shape, dtype=HALF[asked.precision], device=at, requires_grad=True)
-    mask = torch.empty((1, 1, 1, asked.length), dtype=one.dtype, device=at) if asked.masked else None
-    given = torch.backends.cuda.SDPAParams(one, one, one, mask, asked.dropout, False, False)
+    heads = torch.empty(shape, dtype=HALF[asked.precision], device=at, requires_grad=True)
+    mask = torch.empty((1, 1, 1, asked.length), dtype=heads.dtype, device=at) if asked.masked else None
+    given = torch.backends.cuda.SDPAParams(heads, heads, heads, mask, asked.dropout, False, False)
     return torch.backends.cuda.can_use_cudnn_attention(given)

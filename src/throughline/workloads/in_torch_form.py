@@ -18,10 +18,9 @@ from throughline.workloads.workload import P
 
 
 class Network(nn.Module):
-    """A network of ordinary modules, with its loss. `forward` takes the tensors of a batch and returns the mean loss.
+    """A network of ordinary modules. `forward` takes the tensors of a batch and returns the mean loss.
 
-    With `half_type`, the weights keep their type. Autocast casts them where matrix products take them, and the states
-    between the layers have the 16-bit type.
+    With `half_type`, autocast casts weights where products take them, and states between layers have this type.
     """
 
     half_type: torch.dtype | None = None
@@ -44,8 +43,8 @@ class Network(nn.Module):
 
     def call(self, layer: nn.Module, *given: Any) -> Tensor:
         """Call a layer; with `activation_checkpointing`, keep only what goes into it."""
-        again = self.activation_checkpointing and self.training
-        result: Tensor = checkpoint(layer, *given, use_reentrant=False) if again else layer(*given)
+        recompute = self.activation_checkpointing and self.training
+        result: Tensor = checkpoint(layer, *given, use_reentrant=False) if recompute else layer(*given)
         return result
 
     def parts(self) -> list[tuple[nn.Module, str]]:
@@ -55,9 +54,8 @@ class Network(nn.Module):
     def compile_parts(self, dynamic: bool, backend: Any = "inductor") -> None:
         """Compile each part by itself. The layers have the same code, so the first layer is compiled for all layers.
 
-        `dynamic`: the tensors that `of_any_length` gets have another length in every batch. Several ranks run the same
-        program as one: otherwise PyTorch cuts the parts under DistributedDataParallel, which hides the exchange within
-        one large graph. Our parts are small, and their gradients are exchanged between them.
+        `dynamic`: the tensors that `of_any_length` gets have another length in every batch. PyTorch does not cut the
+        parts for DistributedDataParallel, so several ranks run the same program as one rank.
         """
         import torch._dynamo  # only here, because it takes a second
 
@@ -103,9 +101,10 @@ class TorchForm(Form[P, N]):
 
     def parameters(self, network: N) -> int:
         """Return how many parameters the whole network has."""
-        ranks, here = getattr(network, "ranks", None), sum(parameter.numel() for parameter in network.parameters())
-        cut = [network.get_parameter(name).numel() for name in ranks.dimensions] if ranks else []
-        return here + (ranks.size - 1) * sum(cut) if ranks else here
+        ranks, held = getattr(network, "ranks", None), sum(parameter.numel() for parameter in network.parameters())
+        if not ranks:
+            return held
+        return held + int(ranks.size - 1) * sum(network.get_parameter(name).numel() for name in ranks.dimensions)
 
     @torch.no_grad()
     def sums(self, network: N, batch: dict[str, Tensor]) -> dict[str, float]:

@@ -26,7 +26,7 @@ def attended(
 ) -> Tensor:
     """Attention; query, key and value are [B, heads, S, width]. With `causal`, a position sees no later position.
 
-    With dropout on a CPU, PyTorch's own function would fall back to fp32. There we compute the products ourselves.
+    With dropout on a CPU, PyTorch's function would fall back to fp32, so we compute the products ourselves.
     """
     if p == 0 or query.device.type != "cpu":
         return scaled_dot_product_attention(query, key, value, masked, p, causal)

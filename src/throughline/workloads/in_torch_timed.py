@@ -48,11 +48,11 @@ def product(size: int, at: torch.device, dtype: torch.dtype) -> Callable[[], Any
 
 
 def seconds(call: Callable[[], Any], min_seconds: float, at: torch.device) -> float:
-    """Return the median seconds of a call. The timer waits for the GPU. It warms up while it looks for the length of a
-    block.
+    """Return the median seconds of a call. The timer waits for the GPU, and warms up while it looks for a block's
+    length.
 
-    Only on a CPU, other processes and quotas take time away in pieces of some milliseconds. The median of shorter
-    blocks would not see them, so there a block is a fifth of `min_seconds`.
+    On a CPU, other processes and quotas take time away in pieces of some milliseconds, which the median of shorter
+    blocks would not see. So there a block is a fifth of `min_seconds`.
     """
     from torch.utils.benchmark import Timer  # only here: importing it takes half as long as importing PyTorch
 

@@ -1,8 +1,7 @@
 """What all workloads that train nothing have in common (`Untrained`).
 
-A step is one call of the network that the implementation builds. There are no data, no losses, no optimizer and no
-exchange of gradients. Several ranks make their calls at the same time, or make one call together (`collectives`). The
-measurements of single sizes are figures.
+A step is one call of the network that the implementation builds, without data, losses, optimizer and exchange of
+gradients. Several ranks call at the same time, or make one call together (`collectives`).
 """
 
 from throughline.spec import RunSpec

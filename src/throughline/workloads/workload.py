@@ -36,12 +36,9 @@ class Figure:
 
 
 LATENCY = Figure(
-    "latency",
-    "ms",
-    "less",
-    "one iteration, on the rank that takes longest for it: median and percentiles",
+    "latency", "ms", "less", "one iteration, on the rank that takes longest for it: median and percentiles",
     of_steps=(50, 95, 99),
-)
+)  # fmt: skip
 """Every workload that trains has it, unless its own `figures` leave it out."""
 
 
@@ -72,8 +69,7 @@ class Memory:
     of other ranks at a time, and their gradients. activations: what the forward pass keeps for the backward pass. head,
     layer: what the head with its loss, or the largest layer, needs only while it is computed.
 
-    With several micro-batches the gradients are there while a forward pass is made; otherwise they come into being as
-    the activations go.
+    accumulates: with several micro-batches, the gradients are there during a forward pass.
     """
 
     weights: float
@@ -108,25 +104,24 @@ class Workload(ABC, Generic[P]):
     """Map each library to the features (`frameworks.description.FEATURES`) of the implementation there."""
     no_form: ClassVar[Mapping[str, str]] = {}
     """Map a library to the reason why there is no implementation in it. Only libraries that somebody has examined."""
+    lacks: ClassVar[Mapping[str, str]] = {}
+    """Map a feature that no implementation has to the reason, as a sentence for the record."""
     unit: ClassVar[str] = "samples"
     """The unit of throughput, such as `samples` or `images`."""
     units: ClassVar[Mapping[str, Callable[[Any], float]]] = {}
     """Map other units of the same throughput, such as tokens, to a function: parameters -> how many a sample has."""
     figures: ClassVar[tuple[Figure, ...]] = (LATENCY,)
     by_iteration: ClassVar[bool] = False
-    """True if published tables state single iterations: ours then have the batch of a device and the global batch, and
-    the report draws latency and memory over sizes."""
+    """True if published tables state single iterations. Then the report draws latency and memory over sizes."""
     data: ClassVar[str | None] = None
-    """The section of config.yaml with its data, and the data package whose `reading` reads them. None: all batches are
-    synthetic."""
+    """The section of config.yaml and the package with its data. None: all batches are synthetic."""
     settings: ClassVar[tuple[str, ...]] = ()
     """Names that `settings` of every implementation states, beside those of the framework
     (`frameworks.rank.SETTINGS`)."""
     learns_from: ClassVar[int | None] = None
-    """The loss of a run on real data has to fall if it has this many timed steps or more. None: losses say nothing."""
+    """A run on real data with so many timed steps has to show a falling loss. None: losses say nothing."""
     held_out: ClassVar[Mapping[str, bool]] = {}
-    """Map each figure of held-out data, `loss` among them, to True if more is better. Empty without a convergence
-    check."""
+    """Map each figure of held-out data, `loss` too, to True if more is better. Empty without a convergence check."""
     no_proof: ClassVar[str | None] = None
     """Why its mathematics cannot be compared with a reference in double precision. None: they can."""
     proven_batch: ClassVar[int] = 1
@@ -142,18 +137,16 @@ class Workload(ABC, Generic[P]):
     ranks_have_figures: ClassVar[bool] = False
     """True if a record keeps the figures of each rank, because each measures its own device."""
     described: ClassVar[Mapping[str, Any]] = {}
-    """The keys of a map that describes a model in place of a name, with their JSON schemas. The first key tells which
-    workload a map belongs to, and the model's name begins with it."""
+    """The keys of a map that describes a model, with their JSON schemas. The model's name begins with the first key."""
 
     def of_map(self, values: Values) -> Any:
         """Return the name of the model that a map describes, as a `Described`; ValueError if it cannot be read."""
         raise ValueError("a model's name is needed")
 
     def complete(self, values: Values, section: Any) -> dict[str, Any]:
-        """Return the parameters that are no keys (`asked=False`).
+        """Return the parameters that are no keys (`asked=False`), from a block's values and the section of its data.
 
-        They follow from a block's model and own keys (`values`) and from the section of the data, None without data.
-        Raise a ValueError that names the key if the section has no data for these values.
+        The section is None without data. Raise a ValueError that names the key if it has no data for these values.
         """
         return {}
 
@@ -162,10 +155,7 @@ class Workload(ABC, Generic[P]):
         return None
 
     def splits(self, model: str) -> Mapping[str, int]:
-        """Map what ranks that share a replica divide, such as heads, to how many the model has.
-
-        Only called if an implementation has the feature `tensor_parallel`.
-        """
+        """Map what `tensor_parallel` divides, such as heads, to how many the model has."""
         return {}
 
     def experts(self, model: str) -> int:
@@ -179,8 +169,7 @@ class Workload(ABC, Generic[P]):
         return self.no_form.get(library, f"{spec.framework} trains with {library}")
 
     def unproven(self, spec: RunSpec[P]) -> str | None:
-        """Return why the run's mathematics cannot be compared with a reference in double precision; None if they
-        can."""
+        """Return why the run's mathematics cannot be compared with a reference (`no_proof`); None if they can."""
         return self.no_proof
 
     def own_gradient_sync(self, spec: RunSpec[P]) -> bool:
@@ -192,8 +181,7 @@ class Workload(ABC, Generic[P]):
         raise ValueError("it reads no data")
 
     def fits(self, parameters: P, manifest: Values) -> str | None:
-        """Return what is wrong with a manifest's data for these parameters, as a sentence without its subject; or
-        None."""
+        """Return what is wrong with a manifest's data for these parameters, a sentence without its subject; or None."""
         return None
 
     def facts(self, manifest: Values | None) -> dict[str, Any]:
@@ -201,8 +189,8 @@ class Workload(ABC, Generic[P]):
         return {}
 
     def batch(self, rows: Arrays, options: Options) -> Arrays:
-        """Return the arrays that one step needs, from the rows of the data's reader. Arrays stay as they are unless an
-        option asks for a change."""
+        """Return the arrays that one step needs, from the rows of the data's reader, unchanged unless an option
+        asks."""
         return rows
 
     @abstractmethod
@@ -214,29 +202,20 @@ class Workload(ABC, Generic[P]):
         return ()
 
     def counted(self, sums: tuple[int, ...], samples: int, spec: RunSpec[P]) -> dict[str, float]:
-        """Return figures from the sums of `counts` over this many samples, such as `real_token_share`.
-
-        The mean of such a figure over the ranks has to be the figure of all ranks.
-        """
+        """Return figures from the sums of `counts` over this many samples, whose mean over the ranks is that of all."""
         return {}
 
     @abstractmethod
     def flops_per_sample(self, spec: RunSpec[P], facts: Values, counted: Values) -> float | str:
-        """Return the FLOPs to train on one sample (multiply-add = 2, model FLOPs), or why they are not known.
-
-        `counted` can be empty.
-        """
+        """Return the model FLOPs to train on one sample, or why they are not known. `counted` can be empty."""
 
     def causal_flops_per_sample(self, spec: RunSpec[P]) -> float | str | None:
-        """Return the FLOPs with attention counted only where a causal mask lets it through, or why there are none.
-
-        None if the workload has no such number.
-        """
+        """Return the FLOPs with attention counted only where a causal mask lets it through, or why there are none; None
+        if the workload has no such number."""
         return None
 
     def flops_beyond_model(self, spec: RunSpec[P], settings: Values) -> float:
-        """Return the FLOPs of a sample that a framework with these settings does and `flops_per_sample` does not
-        count."""
+        """Return what a framework with these settings computes beyond `flops_per_sample`."""
         return 0.0
 
     def decoder(self, spec: RunSpec[P]) -> Decoder | None:
@@ -256,10 +235,7 @@ class Workload(ABC, Generic[P]):
         """Say in words what `flops_per_sample` counts."""
 
     def proven(self, spec: RunSpec[P]) -> dict[str, Any]:
-        """Return the parameters that a numerical equivalence check changes, with their values there.
-
-        They switch off random choices, which no reference can repeat.
-        """
+        """Return the parameters that an equivalence check changes: they switch off random choices."""
         return {}
 
     def look(self, sums: Mapping[str, float]) -> dict[str, float]:

@@ -18,40 +18,6 @@ from throughline.workloads import in_torch_operations as operations  # noqa: E40
 from throughline.workloads.bert import in_torch  # noqa: E402
 
 
-@pytest.mark.parametrize(
-    ("model", "sequence_length", "predictions", "published"),
-    [("bert-base", 128, 20, 69.93e9), ("bert-large", 128, 20, 240.6e9), ("bert-base", 128, 128, 85.50e9)],
-)
-def test_flops_agree_with_the_known_figures(
-    model: str, sequence_length: int, predictions: int, published: float
-) -> None:
-    flops = bert.flops(bert.SHAPES[model], sequence_length, predictions, bert.VOCABULARY)
-    assert flops == pytest.approx(published, rel=1e-3)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("model", "sequence_length", "predictions"), [("bert-tiny", 32, 5), *((model, 128, 20) for model in bert.SHAPES)]
-)
-def test_flops_agree_with_a_count_of_the_real_operations(model: str, sequence_length: int, predictions: int) -> None:
-    from torch.utils.flop_counter import FlopCounterMode
-
-    count = 3
-    with torch.device("meta"):
-        network = in_torch.BertForPretraining(
-            bert.SHAPES[model], bert.VOCABULARY, dropout=0.0, activation_checkpointing=False
-        )
-    batch = {
-        name: torch.from_numpy(array).to("meta")
-        for name, array in bert.WORKLOAD.synthetic(count, spec_of(sequence_length, predictions), 1).items()
-    }
-    # The counter does not count every fused attention.
-    with FlopCounterMode(display=False) as counter, torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
-        network(**batch).backward()
-    expected = count * bert.flops(bert.SHAPES[model], sequence_length, predictions, bert.VOCABULARY)
-    assert counter.get_total_flops() == pytest.approx(expected, rel=1e-3)
-
-
 def spec_of(sequence_length: int, predictions: int) -> RunSpec[bert.Parameters]:
     return example("bert-tiny", bert.Parameters(sequence_length, predictions))
 
@@ -142,53 +108,6 @@ def test_held_out_data_are_looked_at_whichever_kernel_the_step_is_pinned_to() ->
     with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.CUDNN_ATTENTION):
         pinned = in_torch.FORM.sums(model, batch)
     assert pinned == free and pinned["masked"] == 8
-
-
-def test_dropout_is_behind_embeddings_attention_and_both_parts_of_a_layer(monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn: list[float] = []
-    attended = in_torch.attended
-    monkeypatch.setattr(in_torch, "dropped", lambda hidden, p: drawn.append(p) or hidden)  # type: ignore[func-returns-value]
-    monkeypatch.setattr(in_torch, "attended", lambda *given: drawn.append(given[4]) or attended(*given))  # type: ignore[func-returns-value]
-    model = in_torch.BertForPretraining(bert.SHAPES["bert-tiny"], 1000, dropout=0.25, activation_checkpointing=False)
-    for training, p in ((True, 0.25), (False, 0.0)):
-        drawn.clear()
-        model.train(training)(**tensors(batch_of(rows())))
-        assert drawn == [p] * (1 + 3 * bert.SHAPES["bert-tiny"].layers)
-
-
-def test_checkpointing_computes_layers_twice_and_the_same_gradients() -> None:
-    gradients, calls = [], []
-    for activation_checkpointing in (False, True):
-        model, batch = network(activation_checkpointing), tensors(batch_of(rows()))
-        calls.append(0)
-
-        def count(*given: Any) -> None:
-            calls[-1] += 1
-
-        for layer in model.bert.encoder.layer:
-            layer.output.register_forward_pre_hook(count)
-        model(**batch).backward()
-        gradients.append([parameter.grad for parameter in model.parameters()])
-    assert calls == [2, 4]
-    torch.testing.assert_close(gradients[0], gradients[1])
-
-
-def test_a_half_types_loss_is_near_and_its_weights_stay_whole() -> None:
-    """With bf16 and fp16 activations, loss and gradients are near those of fp32 and have the weights' type."""
-    batch = tensors(batch_of(rows()))
-    found = []
-    for kind in (None, torch.bfloat16, torch.float16):
-        model = network()
-        model.half_type = kind
-        loss = model(**batch)
-        loss.backward()
-        every = [parameter.grad for parameter in model.parameters()]
-        assert all(gradient.dtype == torch.float32 for gradient in every) and loss.dtype == torch.float32
-        found.append((float(loss.detach()), torch.cat([gradient.flatten() for gradient in every])))
-    (true, right), *others = found
-    for loss, gradient in others:
-        assert loss == pytest.approx(true, rel=2e-3)
-        assert float(torch.nn.functional.cosine_similarity(gradient, right, dim=0)) > 0.999
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.float16])
@@ -354,11 +273,9 @@ def test_the_vocabulary_is_padded_and_tied() -> None:
     assert sum("word_embeddings" in name for name in names) == 1 and "bias" in names
 
 
-def test_synthetic_samples_are_full_length_and_the_same_for_a_seed() -> None:
-    first, again, other = (bert.WORKLOAD.synthetic(4, spec_of(32, 5), seed) for seed in (1, 1, 2))
-    assert "mask" not in first and (first["input_ids"] >= 1000).all() and first["positions"].all()
-    assert np.array_equal(first["input_ids"], again["input_ids"])
-    assert not np.array_equal(first["input_ids"], other["input_ids"])
+def test_synthetic_samples_are_full_length() -> None:
+    made = bert.WORKLOAD.synthetic(4, spec_of(32, 5), 1)
+    assert "mask" not in made and (made["input_ids"] >= 1000).all() and made["positions"].all()
 
 
 def test_an_unknown_model_is_named_with_those_there_are() -> None:

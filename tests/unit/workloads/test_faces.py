@@ -58,8 +58,7 @@ def test_the_classifier_counts_with_the_classes_that_a_step_computes_with() -> N
 
 @pytest.mark.slow
 def test_synthetic_faces_of_a_class_are_alike_and_of_all_classes() -> None:
-    one, again, other = (faces.WORKLOAD.synthetic(400, spec(), seed) for seed in (1, 1, 2))
-    assert all(np.array_equal(one[name], again[name]) for name in one)
+    one, other = (faces.WORKLOAD.synthetic(400, spec(), seed) for seed in (1, 2))
     assert one["pixels"].shape == (400, 112, 112, 3) and one["pixels"].dtype == np.uint8
     assert set(one["labels"].tolist()) == set(range(10)) and not np.array_equal(one["labels"], other["labels"])
     means = {label: one["pixels"][one["labels"] == label].mean(0) for label in (0, 1)}

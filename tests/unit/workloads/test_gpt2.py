@@ -20,40 +20,6 @@ VOCABULARY, SEQUENCE = 500, 24
 MADE = gpt2.Shape(2, 4, 32)
 
 
-@pytest.mark.parametrize(
-    ("model", "per_token", "per_sequence"), [("gpt2-small", 854.4e6, 874.9e9), ("gpt2-medium", 2422.7e6, 2480.8e9)]
-)
-def test_flops_agree_with_the_known_figures(model: str, per_token: float, per_sequence: float) -> None:
-    flops = gpt2.flops(gpt2.SHAPES[model], 1024, gpt2.VOCABULARY)
-    assert flops == pytest.approx(per_sequence, rel=1e-4)
-    assert flops / 1024 == pytest.approx(per_token, rel=1e-4)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("model", ["gpt2-tiny", "gpt2-medium"])
-def test_flops_agree_with_a_count_of_the_real_operations(model: str) -> None:
-    from torch.utils.flop_counter import FlopCounterMode
-
-    spec, facts = spec_of(model, sequence_length=64), gpt2.WORKLOAD.facts(None)
-    with torch.device("meta"):
-        network = in_torch.FORM.build(spec, facts)
-    batch = {"tokens": torch.from_numpy(gpt2.WORKLOAD.synthetic(3, spec, 1)["tokens"]).to("meta")}
-    # The counter does not count every fused attention.
-    with FlopCounterMode(display=False) as counter, torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
-        network(**batch).backward()
-    assert counter.get_total_flops() == 3 * gpt2.WORKLOAD.flops_per_sample(spec, facts, {})
-
-
-@pytest.mark.parametrize(
-    ("model", "parameters"), [("gpt2-small", 124_475_904), ("gpt2-medium", 354_871_296), ("gpt2-tiny", 6_966_784)]
-)
-def test_a_model_has_its_published_parameters(model: str, parameters: int) -> None:
-    with torch.device("meta"):
-        network = in_torch.FORM.build(spec_of(model), gpt2.WORKLOAD.facts(None))
-    assert in_torch.FORM.settings(network)["parameters"] == parameters
-    assert in_torch.FORM.settings(network)["vocabulary_rows"] == 50304
-
-
 def spec_of(model: str, **parameters: Any) -> RunSpec[gpt2.Parameters]:
     return example(model, gpt2.Parameters(**parameters), options=Options(dropout=0.0))
 
@@ -127,35 +93,6 @@ def test_no_position_sees_what_is_behind_it() -> None:
         assert torch.equal(found[0][:, :10], found[1][:, :10]) and not torch.equal(found[0][:, 10:], found[1][:, 10:])
 
 
-def test_dropout_is_behind_embeddings_attention_and_both_parts_of_a_layer(monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn: list[float] = []
-    attended = in_torch.attended
-    monkeypatch.setattr(in_torch, "dropped", lambda hidden, p: drawn.append(p) or hidden)  # type: ignore[func-returns-value]
-    monkeypatch.setattr(in_torch, "attended", lambda *given: drawn.append(given[4]) or attended(*given))  # type: ignore[func-returns-value]
-    model = network(dropout=0.25)
-    for training, p in ((True, 0.25), (False, 0.0)):
-        drawn.clear()
-        model.train(training)(tokens())
-        assert drawn == [p] * (1 + 3 * MADE.layers)
-
-
-def test_checkpointing_computes_layers_twice_and_the_same_gradients() -> None:
-    gradients, calls = [], []
-    for activation_checkpointing in (False, True):
-        model = network(activation_checkpointing)
-        calls.append(0)
-
-        def count(*given: Any) -> None:
-            calls[-1] += 1
-
-        for block in model.layers:
-            block.up.register_forward_hook(count)
-        model(tokens()).backward()
-        gradients.append([parameter.grad for parameter in model.parameters()])
-    assert calls == [2, 4]
-    torch.testing.assert_close(gradients[0], gradients[1])
-
-
 def whole_graphs(part: Any, dynamic: Any, backend: Any) -> Any:
     return torch.compile(part, fullgraph=True, dynamic=dynamic, backend=backend)
 
@@ -181,22 +118,6 @@ def test_compiled_whole_the_loss_and_gradients_are_the_same(half: Any, monkeypat
     assert counter.frame_count == 3  # the embeddings, a layer and the last norm; a CPU has no errors of the head
 
 
-@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
-def test_a_half_types_loss_is_near_and_its_weights_stay_whole(kind: Any) -> None:
-    found = []
-    for half in (None, kind):
-        model = network()
-        model.half_type = half
-        loss = model(tokens())
-        loss.backward()
-        every = [parameter.grad for parameter in model.parameters()]
-        assert all(gradient.dtype == torch.float32 for gradient in every) and loss.dtype == torch.float32
-        found.append((float(loss.detach()), torch.cat([gradient.flatten() for gradient in every])))
-    (true, right), (near, gradient) = found
-    assert near == pytest.approx(true, rel=2e-3)
-    assert float(torch.nn.functional.cosine_similarity(gradient, right, dim=0)) > 0.999
-
-
 def test_a_batch_is_what_the_reader_gives_and_nothing_is_copied() -> None:
     rows = {"tokens": np.arange(50, dtype=np.uint16).reshape(2, 25)}
     workload, spec = gpt2.WORKLOAD, spec_of("gpt2-tiny")
@@ -204,11 +125,10 @@ def test_a_batch_is_what_the_reader_gives_and_nothing_is_copied() -> None:
     assert workload.counted((), 2, spec) == {"real_token_share": 1.0} and workload.counts(rows) == ()
 
 
-def test_synthetic_tokens_are_of_the_vocabulary_and_the_same_for_a_seed() -> None:
+def test_synthetic_tokens_are_of_the_vocabulary() -> None:
     spec = spec_of("gpt2-tiny", sequence_length=1024)
-    first, again, other = (gpt2.WORKLOAD.synthetic(40, spec, seed)["tokens"] for seed in (1, 1, 2))
+    first = gpt2.WORKLOAD.synthetic(40, spec, 1)["tokens"]
     assert first.shape == (40, 1025) and first.dtype == np.uint16
-    assert np.array_equal(first, again) and not np.array_equal(first, other)
     assert 50200 < first.max() < gpt2.VOCABULARY and first.min() < 50
     assert gpt2.padded(50257) == 50304 and gpt2.padded(50304) == 50304
 

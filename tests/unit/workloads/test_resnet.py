@@ -24,37 +24,6 @@ def spec_of(model: str, **parameters: Any) -> RunSpec[resnet.Parameters]:
     return example(model, resnet.Parameters(**parameters), options=Options(dropout=0.0))
 
 
-def on_meta(spec: RunSpec[resnet.Parameters]) -> Any:
-    with torch.device("meta"):
-        return in_torch.FORM.build(spec, resnet.WORKLOAD.facts(None))
-
-
-@pytest.mark.parametrize(("model", "image", "each"), [("resnet50", 224, 24.30e9), ("resnet18", 64, 0.872e9)])
-def test_flops_agree_with_the_known_figures(model: str, image: int, each: float) -> None:
-    assert resnet.flops(resnet.SHAPES[model], image, 1000) == pytest.approx(each, rel=1e-3)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("model", "image"), [("resnet-tiny", 75), ("resnet18", 64), ("resnet50", 224)])
-def test_flops_agree_with_a_count_of_the_real_operations(model: str, image: int) -> None:
-    from torch.utils.flop_counter import FlopCounterMode
-
-    spec = spec_of(model, image=image, classes=10)
-    network, batch = on_meta(spec), resnet.WORKLOAD.synthetic(3, spec, 1)
-    with FlopCounterMode(display=False) as counter:
-        network(**{name: torch.from_numpy(array).to("meta") for name, array in batch.items()}).backward()
-    assert counter.get_total_flops() == 3 * resnet.WORKLOAD.flops_per_sample(spec, {}, {})
-
-
-@pytest.mark.parametrize(
-    ("model", "parameters"), [("resnet50", 25_557_032), ("resnet18", 11_689_512), ("resnet-tiny", 1_019_384)]
-)
-def test_a_model_has_its_published_parameters(model: str, parameters: int) -> None:
-    stated = in_torch.FORM.settings(on_meta(spec_of(model)))
-    assert (stated["parameters"], stated["memory_format"]) == (parameters, "channels last")
-    assert in_torch.FORM.settings(on_meta(spec_of(model, channels_last=False)))["memory_format"] == "channels first"
-
-
 def network(kind: str = "bottleneck", **parameters: Any) -> Any:
     torch.manual_seed(0)
     given = resnet.Parameters(**{"image": IMAGE, "classes": CLASSES, **parameters})
@@ -229,14 +198,12 @@ def test_held_out_sums_are_from_the_running_statistics_without_smoothing() -> No
     )
 
 
-def test_synthetic_pictures_are_bytes_and_the_same_for_a_seed() -> None:
+def test_synthetic_pictures_are_bytes() -> None:
     spec = spec_of("resnet50", image=20, classes=5)
-    first, again, other = (resnet.WORKLOAD.synthetic(40, spec, seed) for seed in (1, 1, 2))
+    first = resnet.WORKLOAD.synthetic(40, spec, 1)
     assert (first["pixels"].shape, first["pixels"].dtype) == ((40, 20, 20, 3), np.uint8)
     assert (first["labels"].shape, first["labels"].dtype) == ((40,), np.int32)
     assert (first["pixels"].min(), first["pixels"].max(), set(first["labels"])) == (0, 255, set(range(5)))
-    assert all(np.array_equal(first[name], again[name]) for name in first)
-    assert not np.array_equal(first["pixels"], other["pixels"])
     assert resnet.WORKLOAD.batch(first, Options())["pixels"] is first["pixels"]
 
 

@@ -33,22 +33,6 @@ def spec_of(optimizer: str = "adam", gradient_sync: bool = True, **parameters: A
 SPEC = spec_of()
 
 
-@pytest.mark.parametrize(("hidden", "embedding", "millions"), [(7, 16, 40.39), (7, 32, 42.95), (2, 16, 8.93)])
-def test_flops_agree_with_the_known_figures(hidden: int, embedding: int, millions: float) -> None:
-    spec = spec_of(hidden=hidden, embedding=embedding, width=1024)
-    assert wide_deep.WORKLOAD.flops_per_sample(spec, {}, {}) == pytest.approx(millions * 1e6, rel=1e-3)
-
-
-def test_flops_agree_with_a_count_of_the_real_operations() -> None:
-    from torch.utils.flop_counter import FlopCounterMode
-
-    network = in_torch.FORM.build(SPEC, {})
-    batch = {name: torch.from_numpy(array) for name, array in wide_deep.WORKLOAD.synthetic(5, SPEC, 1).items()}
-    with FlopCounterMode(display=False) as counter:
-        network(**batch).backward()
-    assert counter.get_total_flops() == 5 * wide_deep.WORKLOAD.flops_per_sample(SPEC, {}, {})
-
-
 def test_the_layers_have_as_many_parameters_as_the_published_model() -> None:
     with torch.device("meta"):
         network = in_torch.FORM.build(spec_of(hidden=7, embedding=16, width=1024), {})
@@ -63,8 +47,6 @@ def test_synthetic_fields_fill_the_vocabulary(vocabulary: int) -> None:
 
 def test_synthetic_clicks() -> None:
     batch = wide_deep.WORKLOAD.synthetic(20000, SPEC, 7)
-    again, other = wide_deep.WORKLOAD.synthetic(20000, SPEC, 7), wide_deep.WORKLOAD.synthetic(20000, SPEC, 8)
-    assert all((batch[name] == again[name]).all() and (batch[name] != other[name]).any() for name in batch)
     assert {name: (array.shape, array.dtype.str) for name, array in batch.items()} == {
         "ids": ((20000, 26), "<i4"), "numbers": ((20000, 13), "<f4"), "labels": ((20000,), "<f4"),
     }  # fmt: skip

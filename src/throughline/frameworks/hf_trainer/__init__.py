@@ -7,6 +7,17 @@ from dataclasses import replace
 
 from throughline.frameworks import torch
 
+LACKS = {
+    "cuda_graph": "the Trainer records no CUDA graph",
+    "tensor_parallel": "the Trainer keeps a whole model on every device; to split its weights, use options.sharding",
+    "expert_parallel": "the Trainer keeps all experts on every device; to split its weights, use options.sharding",
+    "hybrid_shard_groups": "the Trainer splits weights among all replicas",
+    "selective": "the Trainer recomputes whole layers",
+    "reduce_dtype": "the Trainer exchanges gradients in the type of the weights",
+    "remove_padding": "the Trainer's loader makes batches of equally long samples",
+    "convergence": "the Trainer keeps its own checkpoints, in its own loop",
+}
+
 FRAMEWORK = replace(
     torch.FRAMEWORK,
     rank="hf_trainer.rank:HfTrainer",
@@ -14,27 +25,7 @@ FRAMEWORK = replace(
     packages=("torch", "transformers", "accelerate"),
     calls=False,
     jobs=True,
-    features=torch.FRAMEWORK.features
-    - {
-        "cuda_graph",
-        "tensor_parallel",
-        "remove_padding",
-        "convergence",
-        "reduce_dtype",
-        "selective",
-        "hybrid_shard_groups",
-        "expert_parallel",
-    },
+    features=torch.FRAMEWORK.features - LACKS.keys(),
     gpus_only=frozenset({"amp", "sharding"}),
-    reasons={
-        "cuda_graph": "the Trainer records no CUDA graph",
-        "tensor_parallel": "the Trainer keeps a whole model on every device; to split its weights, "
-        "use options.sharding",
-        "expert_parallel": "the Trainer keeps all experts on every device; to split its weights, use options.sharding",
-        "hybrid_shard_groups": "the Trainer splits weights among all replicas",
-        "selective": "the Trainer recomputes whole layers",
-        "reduce_dtype": "the Trainer exchanges gradients in the type of the weights",
-        "remove_padding": "the Trainer's loader makes batches of equally long samples",
-        "convergence": "the Trainer keeps its own checkpoints, in its own loop",
-    },
+    reasons=LACKS,
 )

@@ -1,11 +1,9 @@
 """A rank of `hf-trainer`: Trainer.train() of Hugging Face's transformers, one process per device.
 
-The Trainer makes the steps in its own loop, and its callbacks tell our measured loop when a step has ended. Meeting the
-other ranks and reading figures work as in `torch`.
-
-A measured step contains everything that the Trainer does in it: it gets a batch from PyTorch's loader through
-accelerate's loader, checks each loss for infinity (and waits for the device to do so), computes the norm of all
-gradients even without clipping, and writes its log.
+The Trainer makes the steps in its own loop, and its callbacks tell our measured loop when a step has ended. A measured
+step contains everything that the Trainer does in it: it gets a batch through the loaders of PyTorch and accelerate,
+checks each loss for infinity (and waits for the device), computes the norm of all gradients even without clipping, and
+writes its log. Meeting the other ranks and reading figures work as in `torch`.
 """
 
 import os
@@ -47,16 +45,15 @@ class HfTrainer(TorchDDP):
         self.held_out: Rows | None = None
 
     def device(self) -> None:
-        options, cpu = self.options, self.kind == "cpu"
-        clips = options.clip not in ("none", "global_norm")
-        refuse_if(clips, "the Trainer clips by the global norm only")
+        options, cpu, sharded = self.options, self.kind == "cpu", self.options.sharding != "none"
+        refuse_if(options.clip not in ("none", "global_norm"), "the Trainer clips by the global norm only")
         refuse_if(not options.gradient_sync, "the Trainer always exchanges gradients")
         refuse_if(cpu and self.spec.precision == "fp16", "accelerate has fp16 on GPUs only")
-        refuse_if(cpu and options.sharding != "none", "accelerate has FSDP on GPUs only")
-        together = "the Trainer splits weights, gradients and states together (FSDP2)"
-        refuse_if(options.sharding == "zero1", together)
-        other = options.sharding != "none" and self.spec.optimizer.name != "adamw"
-        refuse_if(other, "with FSDP the Trainer makes its own AdamW only")
+        refuse_if(cpu and sharded, "accelerate has FSDP on GPUs only")
+        zero1 = options.sharding == "zero1"
+        refuse_if(zero1, "the Trainer splits weights, gradients and states together (FSDP2)")
+        own_update = sharded and self.spec.optimizer.name != "adamw"
+        refuse_if(own_update, "with FSDP the Trainer makes its own AdamW only")
         super().device()
 
     def model(self, facts: dict[str, Any]) -> None:
@@ -76,8 +73,8 @@ class HfTrainer(TorchDDP):
 
     def data(self, arrays: dict[str, Any]) -> Arguments:  # type: ignore[override]
         """Return the arguments of the model's `forward`. The Trainer's loader moves them to the device."""
-        given: Arguments = self.network.inputs(**{name: torch.from_numpy(array) for name, array in arrays.items()})
-        return given
+        tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        return self.network.inputs(**tensors)  # type: ignore[no-any-return]
 
     def deliver(self, batch: Any) -> Any:
         return batch
@@ -162,14 +159,11 @@ class HfTrainer(TorchDDP):
         return self.marks.seen
 
     def told(self) -> dict[str, float]:
-        every = {**self.figures, **self.marks.evaluation, "global_step": self.trainer.state.global_step}
-        return {name: value for name, value in every.items() if name in FIGURES}
+        figures = {**self.figures, **self.marks.evaluation, "global_step": self.trainer.state.global_step}
+        return {name: value for name, value in figures.items() if name in FIGURES}
 
     def seconds(self, marks: list[Any]) -> list[float]:
-        """Return the seconds between marks without the evaluations.
-
-        An evaluation lies between the last step of an epoch and the first step of the next.
-        """
+        """Return the seconds between marks without the evaluations, which lie between two epochs."""
         seconds = super().seconds(marks)
         for step, taken in self.marks.evaluated.items():
             if step < len(seconds):
@@ -252,11 +246,8 @@ class Rows(Dataset[Arguments]):
 
 
 class Stream(IterableDataset[Arguments]):
-    """The samples of this rank's batches, one by one.
-
-    accelerate divides what it reads among the ranks: one batch for each rank in turn. So this stream repeats each batch
-    once for every rank, and this rank takes it once.
-    """
+    """The samples of this rank's batches. accelerate divides what it reads among the ranks, a batch for each in turn,
+    so this stream repeats each batch for every rank, and this rank takes it once."""
 
     def __init__(self, batches: Callable[[], list[Arguments]], world: int) -> None:
         self.batches, self.world = batches, world

@@ -53,18 +53,13 @@ def build(settings: Settings, clip: str, decays: list[bool]) -> Update:
 def uncorrected(beta1: float, beta2: float, epsilon: float, eps_root: float) -> optax.GradientTransformation:
     """Return Adam's direction without correction of the bias, in the form of `optax.scale_by_adam`."""
 
-    def start(weights: Any) -> optax.ScaleByAdamState:
-        state = optax.scale_by_adam(beta1, beta2).init(weights)
-        assert isinstance(state, optax.ScaleByAdamState)
-        return state
-
     def update(gradients: Any, state: Any, weights: Any = None) -> tuple[Any, Any]:
         means = jax.tree.map(lambda mean, new: beta1 * mean + (1 - beta1) * new, state.mu, gradients)
         squares = jax.tree.map(lambda square, new: beta2 * square + (1 - beta2) * new * new, state.nu, gradients)
         step = jax.tree.map(lambda mean, square: mean / (jnp.sqrt(square + eps_root) + epsilon), means, squares)
         return step, state._replace(count=optax.safe_increment(state.count), mu=means, nu=squares)
 
-    return optax.GradientTransformation(start, update)
+    return optax.GradientTransformation(optax.scale_by_adam(beta1, beta2).init, update)
 
 
 def _clipped(gradient: jax.Array) -> jax.Array:

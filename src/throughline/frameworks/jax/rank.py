@@ -1,9 +1,8 @@
 """A rank of `jax`: one process per device, gloo on CPUs and NCCL on GPUs.
 
-A step is one compiled program over the mesh of all devices. It takes the weights and all other states, and returns
-their next values. On a GPU it returns them in the same memory (they are donated). On a CPU this would only cost time:
-with donated states XLA computes in other memory instead. Every rank computes on its own batch, and gradients are
-averaged over the mesh. A single rank runs the same program, without the average, on a mesh of one device.
+A step is one compiled program over the mesh of all devices. It takes all states and returns their next values: on a GPU
+in the same memory (they are donated), which would only cost time on a CPU. Every rank computes on its own batch, and
+gradients are averaged over the mesh. A single rank runs the same program on a mesh of one device.
 """
 
 from __future__ import annotations
@@ -41,11 +40,8 @@ NEVER_S = 10**6
 
 Batch = dict[str, jax.Array]
 State = dict[str, Any]
-"""Everything that a step changes.
-
-`weights` and `optimizer` (its states) are the same in all replicas, and so is `scale` (the loss scale). `own` differs
-from replica to replica, such as the random numbers of dropout.
-"""
+"""What a step changes: `weights`, `optimizer` (its states) and `scale` (the loss scale) are the same in all replicas;
+`own` differs from replica to replica, such as the random numbers of dropout."""
 
 
 class Jax(Rank):
@@ -103,8 +99,7 @@ class Jax(Rank):
         return self.built
 
     def data(self, arrays: dict[str, Any]) -> Batch:
-        batch: Batch = jax.device_put(arrays, self.at)
-        return batch
+        return jax.device_put(arrays, self.at)  # type: ignore[no-any-return]
 
     def optimizer(self) -> None:
         variables = self.built.trainable_variables
@@ -177,8 +172,8 @@ class Jax(Rank):
         self.rate = rate
 
     def step(self, batches: list[Batch]) -> Any:
-        every = jax.tree.map(self._side_by_side, batches)
-        self.state, loss = self.compiled(self.state, every, np.float32(self.rate))
+        of_all = jax.tree.map(self._side_by_side, batches)
+        self.state, loss = self.compiled(self.state, of_all, np.float32(self.rate))
         if self.latest is not None:
             self.latest.block_until_ready()
         self.latest = loss
@@ -226,16 +221,14 @@ class Jax(Rank):
         left, right = (jax.random.normal(key, (size, size), dtype) for key in jax.random.split(jax.random.key(0)))
         multiply = jax.jit(jnp.matmul)
 
-        def waited(left: jax.Array, right: jax.Array) -> None:
+        def queued(left: jax.Array, right: jax.Array) -> None:
             self.latest = multiply(left, right)
 
-        return partial(waited, left, right)
+        return partial(queued, left, right)
 
     def update_settings(self) -> dict[str, Any]:
-        update = self.update
-        return optimizer_settings(
-            self.rate, self.spec.optimizer.weight_decay, update.decays_vectors, **update.constants
-        )
+        update, decay = self.update, self.spec.optimizer.weight_decay
+        return optimizer_settings(self.rate, decay, update.decays_vectors, **update.constants)
 
     def threads(self) -> int:
         return int(os.environ["NPROC"])
@@ -273,5 +266,6 @@ class Jax(Rank):
         arrays = np.load(stream, allow_pickle=False)
         read = [self._placed(arrays[f"arr_{number}"], leaf.sharding) for number, leaf in enumerate(leaves)]
         restored = jax.tree.unflatten(structure, read)
-        kept = self.state if weights_alone and self.state else {}
-        self.state = {**restored, **{name: kept[name] for name in ("optimizer", "scale") if name in kept}}
+        if weights_alone and self.state:
+            restored |= {name: self.state[name] for name in ("optimizer", "scale")}
+        self.state = restored

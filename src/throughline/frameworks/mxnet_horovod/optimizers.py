@@ -1,8 +1,8 @@
 """MXNet's optimizers by their names in config.yaml, and the three kinds of gradient clipping.
 
-In Adam, MXNet adds epsilon to the root of the second moment before the bias of this moment is corrected. All other
-frameworks add it afterwards. So we scale the epsilon that we pass to MXNet's kernels such that the result is the same
-as in the other frameworks. LAMB is MXNet's own, which corrects the bias first. Nothing here waits for the device.
+In Adam, MXNet adds epsilon to the root of the second moment before its bias is corrected, and all other frameworks
+afterwards. So we scale the epsilon that MXNet's kernels get. LAMB is MXNet's own, which corrects the bias first.
+Nothing here waits for the device.
 """
 
 import math
@@ -81,10 +81,8 @@ def build(settings: Settings, parameters: list[Any]) -> mx.optimizer.Optimizer:
 
 
 def clip(kind: str, gradients: list[mx.nd.NDArray], threshold: float) -> None:
-    """Clip the gradients in place.
-
-    The threshold is in the unit of these gradients, which may carry a loss scale or be sums over ranks.
-    """
+    """Clip the gradients in place. Like the gradients, the threshold may carry a loss scale, or be for sums over
+    ranks."""
     if kind == "value":
         for gradient in gradients:
             mx.nd.clip(gradient, -threshold, threshold, out=gradient)

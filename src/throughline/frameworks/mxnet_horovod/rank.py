@@ -145,8 +145,7 @@ class MXNetHorovod(Rank):
 
     def update_settings(self) -> dict[str, Any]:
         optimizer = self.trainer._optimizer
-        vectors = [parameter for parameter in self.parameters if len(parameter.shape) < 2]
-        decays_vectors = any(vector.wd_mult != 0.0 for vector in vectors)
+        decays_vectors = any(weight.wd_mult != 0.0 for weight in self.parameters if len(weight.shape) < 2)
         if self.spec.optimizer.name == "sgd":
             constants: dict[str, Any] = {"momentum": optimizer.momentum, "nesterov": False}
         else:

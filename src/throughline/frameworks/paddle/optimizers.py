@@ -13,18 +13,18 @@ from paddle.regularizer import L2Decay
 from throughline.frameworks.rank import CLIP_AT, optimizer_settings
 from throughline.spec import Optimizer as Settings
 
-CLIPS: dict[str, Callable[[], Any]] = {
-    "value": lambda: paddle.nn.ClipGradByValue(CLIP_AT),
-    "norm": lambda: paddle.nn.ClipGradByNorm(CLIP_AT),
-    "global_norm": lambda: paddle.nn.ClipGradByGlobalNorm(CLIP_AT),
-    "none": lambda: None,
+CLIPS: dict[str, Callable[[float], Any]] = {
+    "value": paddle.nn.ClipGradByValue,
+    "norm": paddle.nn.ClipGradByNorm,
+    "global_norm": paddle.nn.ClipGradByGlobalNorm,
 }
 
 
 def build(settings: Settings, parameters: Sequence[Any], clip: str) -> Any:
     """Return the optimizer. Weight decay applies to matrices only, not to biases and norms."""
     name, decay = settings.name, settings.weight_decay
-    common = {"learning_rate": settings.learning_rate, "parameters": parameters, "grad_clip": CLIPS[clip]()}
+    clips = CLIPS[clip](CLIP_AT) if clip in CLIPS else None
+    common = {"learning_rate": settings.learning_rate, "parameters": parameters, "grad_clip": clips}
     if name in ("adam", "sgd"):  # the decay is a part of the gradient, and Paddle reads it from each parameter
         for parameter in parameters:
             parameter.regularizer = L2Decay(decay if parameter.ndim >= 2 else 0.0)

@@ -36,12 +36,12 @@ class Paddle(Rank):
         paddle.device.set_device(self.at)
         if self.world == 1:
             return
-        every = os.environ["RANK_ADDRESSES"]
+        addresses = os.environ["RANK_ADDRESSES"]
         os.environ.update(  # Paddle's ranks meet at MASTER_ADDR and MASTER_PORT
             PADDLE_TRAINER_ID=str(self.rank),
             PADDLE_TRAINERS_NUM=str(self.world),
-            PADDLE_TRAINER_ENDPOINTS=every,
-            PADDLE_CURRENT_ENDPOINT=every.split(",")[self.rank],
+            PADDLE_TRAINER_ENDPOINTS=addresses,
+            PADDLE_CURRENT_ENDPOINT=addresses.split(",")[self.rank],
             PADDLE_DISTRI_BACKEND="nccl" if self.kind == "cuda" else "gloo",
             FLAGS_selected_gpus=str(self.local_rank),
         )
@@ -62,10 +62,7 @@ class Paddle(Rank):
         paddle.seed(self.spec.seed)
 
     def model(self, facts: dict[str, Any]) -> None:
-        """Build the model. All ranks have the same weights, because they have the same seed.
-
-        Afterwards every replica draws its own dropout.
-        """
+        """Build the model, with the same seed on all ranks. Afterwards every replica draws its own dropout."""
         self.network = self.parallel = self.form.build(self.spec, facts, self.at)
         self.parameters = [parameter for parameter in self.network.parameters() if not parameter.stop_gradient]
         if self.options.compile:
@@ -76,10 +73,8 @@ class Paddle(Rank):
         paddle.seed(self.spec.seed + 1 + self.rank)
 
     def data(self, arrays: dict[str, Any]) -> Batch:
-        """Turn numpy arrays into a batch in host memory.
-
-        Arrays of uint16 become int32, because Paddle has no uint16 and would read such numbers as bits of bfloat16.
-        """
+        """Turn numpy arrays into a batch in host memory. uint16, which Paddle reads as bits of bfloat16, becomes
+        int32."""
         place = paddle.CUDAPinnedPlace() if self.kind == "cuda" else paddle.CPUPlace()
         wide = {name: array.astype(np.int32) if array.dtype == np.uint16 else array for name, array in arrays.items()}
         return {name: paddle.to_tensor(array, place=place) for name, array in wide.items()}
@@ -87,15 +82,13 @@ class Paddle(Rank):
     def deliver(self, batch: Batch) -> Batch:
         if self.kind == "cpu":
             return batch
-        # The copies wait for the work before them on the device, and the host does not wait. So the pinned memory must
-        # not be used again before they are done.
+        # The host does not wait for the copies, so the pinned memory must not be used again before they are done.
         self.on_the_way.append(batch)
         return {name: tensor.cuda(self.local_rank, blocking=False) for name, tensor in batch.items()}
 
     def optimizer(self) -> None:
         self.update: Any = optimizers.build(self.spec.optimizer, self.parameters, self.options.clip)
-        # The scale never grows within a run. So the number of its halvings is the number of skipped steps, and no step
-        # has to wait for the device in order to count them.
+        # The scale never grows within a run, so its halvings count the skipped steps, and no step waits for the device.
         self.scaler = paddle.amp.GradScaler(
             enable=self.spec.precision == "fp16", incr_every_n_steps=2**31 - 1, decr_every_n_nan_or_inf=1
         )
@@ -139,11 +132,7 @@ class Paddle(Rank):
             paddle.device.synchronize(self.at)
 
     def barrier(self) -> None:
-        """Wait until every rank has called this.
-
-        The ranks first meet at Paddle's store, because in an exchange Paddle's gloo waits only 30 seconds and then ends
-        the process.
-        """
+        """Wait for the other ranks, first at Paddle's store: in an exchange, Paddle's gloo waits only 30 seconds."""
         if self.world == 1:
             return
         self.meetings += 1

@@ -7,9 +7,9 @@ FRAMEWORK = Framework(
     library="keras",
     packages=("tensorflow-cpu", "tensorflow", "keras-hub"),
     accelerators={
-        "cuda": "import json, tensorflow as tf; found = tf.config.list_physical_devices('GPU'); "
-        "about = [tf.config.experimental.get_device_details(one) for one in found[:1]]; "
-        "print(json.dumps({'count': len(found), 'name': about[0].get('device_name') if about else None, 'fp16': None}))"
+        "cuda": "import json, tensorflow as tf; gpus = tf.config.list_physical_devices('GPU'); "
+        "about = [tf.config.experimental.get_device_details(gpu) for gpu in gpus[:1]]; "
+        "print(json.dumps({'count': len(gpus), 'name': about[0].get('device_name') if about else None, 'fp16': None}))"
     },
     features=TRAINS | {"bf16", "compile", "activation_checkpointing"},
 )

@@ -18,10 +18,7 @@ Tensors = Sequence[Any]
 
 
 class Optimizer:
-    """An optimizer, whose `apply` is called inside a graph.
-
-    `decays` says for each weight whether weight decay applies to it; this is so for matrices only.
-    """
+    """An optimizer, whose `apply` is called inside a graph. `decays`: whether weight decay applies to each weight."""
 
     def __init__(self, settings: Settings, weights: Tensors, decays: Sequence[bool]) -> None:
         self.name, self.weights = settings.name, weights
@@ -37,19 +34,17 @@ class Optimizer:
 
     def state(self) -> dict[str, tf.Variable]:
         """Return what a checkpoint has to hold in addition to the weights."""
-        every = {f"moment {i} {j}": moment for i, pair in enumerate(self.moments) for j, moment in enumerate(pair)}
-        return {**every, "count": self.count}
+        moments = {f"moment {i} {j}": moment for i, pair in enumerate(self.moments) for j, moment in enumerate(pair)}
+        return {**moments, "count": self.count}
 
     def apply(self, gradients: Tensors) -> None:
         """Update every weight."""
-        {"adam": self._adam, "adamw": self._adam, "bertadam": self._adam, "lamb": self._lamb, "sgd": self._sgd}[
-            self.name
-        ](gradients)
+        {"lamb": self._lamb, "sgd": self._sgd}.get(self.name, self._adam)(gradients)
 
     def _with_penalty(self, gradients: Tensors) -> list[Any]:
         """Return the gradients plus the weight decay as an L2 penalty."""
-        every = zip(gradients, self.weights, self.decays, strict=True)
-        return [gradient + decay * weight if decay else gradient for gradient, weight, decay in every]
+        parts = zip(gradients, self.weights, self.decays, strict=True)
+        return [gradient + decay * weight if decay else gradient for gradient, weight, decay in parts]
 
     def _corrections(self) -> tuple[Any, Any]:
         """Return 1 - beta ** step for both moments, with the betas rounded to single precision."""
@@ -73,9 +68,8 @@ class Optimizer:
         if self.name == "adam":
             gradients = self._with_penalty(gradients)
         beta1, beta2 = self.betas
-        for weight, gradient, (mean, square), decay in zip(
-            self.weights, gradients, self.moments, self.decays, strict=True
-        ):
+        parts = zip(self.weights, gradients, self.moments, self.decays, strict=True)
+        for weight, gradient, (mean, square), decay in parts:
             if self.name in ("adamw", "bertadam") and decay:
                 weight.assign(weight * (1 - self.rate * decay))
             tf.raw_ops.ResourceApplyAdam(
@@ -84,15 +78,11 @@ class Optimizer:
             )  # fmt: skip
 
     def _lamb(self, gradients: Tensors) -> None:
-        """Update with LAMB: You et al. 2020, algorithm 2, with bias-corrected moments.
-
-        The trust ratio is 1 if a norm is 0.
-        """
+        """LAMB: You et al. 2020, algorithm 2, with bias-corrected moments. The trust ratio is 1 if a norm is 0."""
         first, second = (tf.cast(correction, tf.float32) for correction in self._corrections())
         beta1, beta2 = self.betas
-        for weight, gradient, (mean, square), decay in zip(
-            self.weights, gradients, self.moments, self.decays, strict=True
-        ):
+        parts = zip(self.weights, gradients, self.moments, self.decays, strict=True)
+        for weight, gradient, (mean, square), decay in parts:
             top = mean.assign(beta1 * mean + (1 - beta1) * gradient) / first
             bottom = tf.sqrt(square.assign(beta2 * square + (1 - beta2) * gradient * gradient) / second)
             update = top / (bottom + self.epsilon) + decay * weight

@@ -77,9 +77,9 @@ class TensorFlow(Rank):
     def data(self, arrays: dict[str, Any]) -> Batch:
         """Turn numpy arrays into a batch on the device.
 
-        TensorFlow's copy to a GPU blocks its thread. So it is made here, in the loader's thread. Memory of its own
-        allocator it first copies into pinned memory. A constant keeps numpy's memory, which TensorFlow leaves to the
-        driver: the copy would then block within the driver, where the training thread launches its kernels.
+        TensorFlow's copy to a GPU blocks its thread, so it is made here, in the loader's thread. Only memory of its own
+        allocator goes through pinned memory: a copy of numpy's would block within the driver, where the training thread
+        launches its kernels.
         """
         with tf.device("CPU:0"):
             batch = {name: tf.constant(array) for name, array in arrays.items()}
@@ -105,16 +105,13 @@ class TensorFlow(Rank):
         self.update.rate.assign(rate)
 
     def _passes(self, batch: Batch) -> tuple[Any, list[Any]]:
-        """Return the loss and the gradients of a micro-batch, both divided by the number of micro-batches.
-
-        The gradients may carry a loss scale.
-        """
+        """Return the loss and the gradients of a micro-batch, both divided by the number of micro-batches. The
+        gradients may carry a loss scale."""
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(self.weights)
             loss = self.network(batch) / self.options.gradient_accumulation
             scaled = loss * self.scale if self.scaled else loss
-        # Gradients of embeddings can be sparse; we make all dense. The word embeddings' gradient is dense anyway,
-        # because it is a sum with the gradient of the head.
+        # Gradients of embeddings can be sparse. That of the word embeddings is dense anyway: the head adds its own.
         return loss, [tf.convert_to_tensor(gradient) for gradient in tape.gradient(scaled, self.weights)]
 
     def _add(self, batch: Batch) -> Any:
@@ -149,16 +146,14 @@ class TensorFlow(Rank):
         self.skips.assign_add(1)
 
     def _exchanged(self, gradients: list[Any]) -> list[Any]:
-        """Return the means of the gradients over all ranks.
-
-        They are exchanged in packs of `bucket_mb`. The gradients that the backward pass has first are sent first.
-        """
+        """Return the means of the gradients over all ranks, exchanged in packs of `bucket_mb`, the last layer's
+        first."""
         packs = self._communication(bytes_per_pack=self.options.bucket_mb << 20)
         return list(reversed(self._reduced(tf.distribute.ReduceOp.MEAN, gradients[::-1], packs)))
 
     def _communication(self, **given: Any) -> Any:
-        known = tf.distribute.experimental.CommunicationImplementation
-        chosen = known.NCCL if self.kind == "cuda" else known.AUTO
+        implementations = tf.distribute.experimental.CommunicationImplementation
+        chosen = implementations.NCCL if self.kind == "cuda" else implementations.AUTO
         return tf.distribute.experimental.CommunicationOptions(implementation=chosen, **given)
 
     def _reduced(self, how: Any, values: list[Any], packs: Any = None) -> list[Any]:
@@ -219,8 +214,7 @@ class TensorFlow(Rank):
         return partial(tf.matmul, left, right)
 
     def update_settings(self) -> dict[str, Any]:
-        update = self.update
-        constants = {"betas": list(update.betas), "epsilon": update.epsilon}
+        update, constants = self.update, {"betas": list(self.update.betas), "epsilon": self.update.epsilon}
         if update.name == "sgd":
             constants = {"momentum": update.momentum, "nesterov": False}
         return optimizer_settings(self.spec.optimizer.learning_rate, update.decay, all(self.decays), **constants)

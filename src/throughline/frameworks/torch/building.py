@@ -1,8 +1,7 @@
 """Build a model on its device with the random weights that a CPU draws.
 
-Runs on a CPU and on a GPU start from equal weights, because the CPU draws them for both. A whole model on the CPU takes
-4 bytes a parameter of main memory in every rank, and a node has as many ranks as GPUs. So the parameters are made on
-the device, and only the tensor that is drawn is on the CPU.
+Runs on a CPU and on a GPU start from equal weights, because the CPU draws them for both. Whole models of all ranks
+would fill main memory, so parameters are made on the device, and only the tensor that is drawn is on the CPU.
 """
 
 from contextlib import AbstractContextManager, ExitStack, nullcontext
@@ -11,12 +10,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-DRAWS = (
-    torch.ops.aten.normal_.default,
-    torch.ops.aten.uniform_.default,
-    torch.ops.aten.bernoulli_.float,
-    torch.ops.aten.exponential_.default,
-)
+ATEN = torch.ops.aten
+DRAWS = (ATEN.normal_.default, ATEN.uniform_.default, ATEN.bernoulli_.float, ATEN.exponential_.default)
 """The operations that fill a tensor with random numbers, as torch.nn.init calls them."""
 
 

@@ -44,12 +44,10 @@ class Checkpoints:
         library.save(self._state(), storage_writer=library.FileSystemWriter(folder), process_group=self.group)
 
     def save_async(self, folder: Path) -> Any:
-        """Copy the state, and write it in a thread of its own. Return the future, which is done when all files are on
-        the disk."""
+        """Copy the state, and write it in a thread. Return the future, which is done when all files are on the disk."""
         library = _library()
-        return library.async_save(
-            self._state(), storage_writer=library.FileSystemWriter(folder), process_group=self.group
-        )
+        writer = library.FileSystemWriter(folder)
+        return library.async_save(self._state(), storage_writer=writer, process_group=self.group)
 
     def load(self, folder: Path) -> None:
         """Read a checkpoint into the weights, the optimizer's states and the loss scaler."""

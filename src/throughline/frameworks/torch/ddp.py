@@ -30,8 +30,7 @@ class TorchDDP(TorchRank):
     averaging: dist.ProcessGroup | None = None
     """The ranks over which gradients are averaged; None for all ranks."""
     mesh: Any = None
-    """The ranks that split weights with this one (`sharding`): one dimension, or two (group, place in it) if they form
-    several groups. None: all ranks."""
+    """The ranks that split weights with this one (`sharding`); with groups, (group, place in it). None: all ranks."""
     holding: Any = None
     """Like `mesh`, the ranks that hold the same experts as this one; None if every rank holds all experts."""
     sharing: dist.ProcessGroup | None = None
@@ -90,8 +89,8 @@ class TorchDDP(TorchRank):
             self.gathered = HALF.get(self.spec.precision)
         super().model(facts)
         if self.replicas > 1 and self.trains and not self.in_parts:
-            # No step reads the buffers that training changes, such as running statistics. Rank 0 alone evaluates and
-            # writes checkpoints. So it sends them once, at the start, and not in every step.
+            # No step reads the buffers that training changes, such as running statistics, and rank 0 alone evaluates
+            # and writes checkpoints. So it sends them once, at the start.
             kept = [name for name, _ in self.network.named_buffers() if name not in self.changing]
             ddp: Any = torch.nn.parallel.DistributedDataParallel
             ddp._set_params_and_buffers_to_ignore_for_model(self.network, [*self.spread, *kept])
@@ -161,8 +160,8 @@ class TorchDDP(TorchRank):
         wrapped = isinstance(self.parallel, torch.nn.parallel.DistributedDataParallel)
         if not wrapped or self.options.sharding != "none" or self.experts:  # these send other messages as well
             return None
-        told = self.parallel._get_ddp_logging_data()
-        sizes = [int(size) for size in told.get("rebuilt_bucket_sizes", told["bucket_sizes"]).split(", ")]
+        logged = self.parallel._get_ddp_logging_data()
+        sizes = [int(size) for size in logged.get("rebuilt_bucket_sizes", logged["bucket_sizes"]).split(", ")]
         sent = torch.float32 if self.options.reduce_dtype == "fp32" else torch.bfloat16
         sizes = [size * sent.itemsize // torch.float32.itemsize for size in sizes]
         try:
@@ -188,10 +187,11 @@ class TorchDDP(TorchRank):
         return Checkpoints(self)
 
     def update_settings(self) -> dict[str, Any]:
-        half = {} if self.options.reduce_dtype == "fp32" else {"reduce_dtype": self.options.reduce_dtype}
-        words = sharding.words(self.options.sharding, self.gathered, self.groups)
-        recording = {"recorded": self.recorded.words} if self.recorded else {}
-        return {**super().update_settings(), "sharding": words, **half, **recording}
+        settings = super().update_settings()
+        settings["sharding"] = sharding.words(self.options.sharding, self.gathered, self.groups)
+        if self.options.reduce_dtype != "fp32":
+            settings["reduce_dtype"] = self.options.reduce_dtype
+        return settings | ({"recorded": self.recorded.words} if self.recorded else {})
 
     def barrier(self) -> None:
         if self.world > 1:

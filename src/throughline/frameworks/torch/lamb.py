@@ -17,6 +17,7 @@ class Lamb(torch.optim.Optimizer):
     fused: use few kernels, as on a GPU. On a CPU this rounds in another way, so it is for tests.
     """
 
+    fused = False
     _step_supports_amp_scaling = True
     grad_scale: Tensor | None
     found_inf: Tensor | None
@@ -28,10 +29,9 @@ class Lamb(torch.optim.Optimizer):
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-6,
         norms: Norms = norms_here,
-        fused: bool = False,
     ) -> None:  # with defaults, because Horovod's DistributedOptimizer makes another one from the groups alone
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0})
-        self.norms, self.fused = norms, fused
+        self.norms = norms
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
@@ -58,7 +58,7 @@ class Lamb(torch.optim.Optimizer):
         Adam with the learning rate -1 adds its update to what stands in `self`, here the decay of the weights.
         """
         overflow, scale = (getattr(self, name, None) for name in ("found_inf", "grad_scale"))
-        every: list[Tensor] = []
+        all_weights: list[Tensor] = []
         updates: list[Tensor] = []
         for group, weights in groups:
             step = self._counted(group, weights[0].device, overflow)
@@ -69,9 +69,9 @@ class Lamb(torch.optim.Optimizer):
                 made, gradients, means, squares, [], [step] * len(weights), lr=-1.0, beta1=beta1, beta2=beta2,
                 weight_decay=0.0, eps=group["eps"], amsgrad=False, maximize=False, grad_scale=scale, found_inf=overflow,
             )  # fmt: skip
-            every += weights
+            all_weights += weights
             updates += made
-        sizes, lengths = self.norms([*here(every), *updates], [*every, *every]).chunk(2)
+        sizes, lengths = self.norms([*here(all_weights), *updates], all_weights * 2).chunk(2)
         ratios = trusted(sizes, lengths)
         if overflow is not None:
             ratios *= 1 - overflow

@@ -67,8 +67,7 @@ def add_scaled(targets: Tensors, tensors: Tensors, factors: Tensor) -> None:
     """Add to each of n targets in place the tensor of the same place, times its element of `factors` [n]."""
     small, large = by_size(tensors)
     if large:
-        each = factors.unbind()
-        into, added, by = ([every[place] for place in large] for every in (targets, tensors, each))
+        into, added, by = ([given[place] for place in large] for given in (targets, tensors, factors.unbind()))
         torch._foreach_addcmul_(into, added, by)
     if small:
         torch._foreach_add_([targets[place] for place in small], scaled(tensors, small, factors))
@@ -91,8 +90,5 @@ def scaled(tensors: Tensors, places: list[int], factors: Tensor) -> list[Tensor]
 
 @lru_cache(maxsize=64)
 def owners(places: tuple[int, ...], sizes: tuple[int, ...], device: torch.device) -> Tensor:
-    """Return for each element of concatenated tensors the place of its tensor.
-
-    It is kept: only the first step copies it to the device.
-    """
+    """Return for each element of concatenated tensors the place of its tensor. Only the first step copies it."""
     return torch.tensor(places, dtype=torch.int32).repeat_interleave(torch.tensor(sizes)).to(device)

@@ -27,8 +27,8 @@ def build(
     shared_by(groups, kind, **constants): makes an optimizer that is divided among the ranks; every rank's part is a
     `kind`. by_rows: tables of which only the rows that a gradient names are updated (Adam and AdamW).
     """
-    apart = set(by_rows)
-    parameters = [parameter for parameter in parameters if parameter not in apart]
+    tables = set(by_rows)
+    parameters = [parameter for parameter in parameters if parameter not in tables]
     groups = [
         {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": settings.weight_decay},
         {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},

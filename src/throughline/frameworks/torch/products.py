@@ -88,7 +88,7 @@ def _replace(library: Any, name: str, kernel: Callable[..., Any]) -> None:
 def _computed(operation: Operation, given: Any, keys: Any, *arguments: Any, **named: Any) -> Any:
     if (kind := _slow_kind(arguments[: operation.operands])) is None:
         return given(keys, *arguments, **named)
-    results = given(keys, *map(_wide, arguments), **_wide_ones(named))
+    results = given(keys, *map(_wide, arguments), **{name: _wide(argument) for name, argument in named.items()})
     if isinstance(results, Tensor):
         return results.to(kind)
     # The gradient of something that needs none is None.
@@ -102,7 +102,8 @@ def _written(operation: Operation, given: Any, keys: Any, *arguments: Any, out: 
     if _slow_kind((*arguments[: operation.operands], out)) is None:
         result: Tensor = given(keys, *arguments, out=out, **named)
         return result
-    wide = given(keys, *map(_wide, arguments), out=out.new_empty(0, dtype=torch.float32), **_wide_ones(named))
+    named = {name: _wide(argument) for name, argument in named.items()}
+    wide = given(keys, *map(_wide, arguments), out=out.new_empty(0, dtype=torch.float32), **named)
     return out.resize_(wide.shape).copy_(wide)
 
 
@@ -115,7 +116,3 @@ def _slow_kind(operands: tuple[Any, ...]) -> torch.dtype | None:
 
 def _wide(argument: Any) -> Any:
     return argument.float() if isinstance(argument, Tensor) and argument.dtype in FAST else argument
-
-
-def _wide_ones(named: dict[str, Any]) -> dict[str, Any]:
-    return {name: _wide(argument) for name, argument in named.items()}

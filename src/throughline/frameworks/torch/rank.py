@@ -70,9 +70,9 @@ class TorchRank(Rank):
         precision = self.spec.precision
         if self.kind == "cuda":
             torch.cuda.set_device(self.at)
-            capability, name = torch.cuda.get_device_capability(self.at), torch.cuda.get_device_name(self.at)
             least = {"tf32": (8, 0), "bf16": (8, 0), "fp8": (8, 9)}.get(precision, (0, 0))
-            refuse_if(capability < least, f"{name} has no {precision} units")
+            too_old = torch.cuda.get_device_capability(self.at) < least
+            refuse_if(too_old, f"{torch.cuda.get_device_name(self.at)} has no {precision} units")
             torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
             torch.backends.cudnn.allow_tf32 = precision == "tf32"
             self.copies: Any = torch.cuda.Stream(self.at)  # type: ignore[no-untyped-call]
@@ -98,10 +98,8 @@ class TorchRank(Rank):
         return self.kind == "cpu" and self.trains and products.slow(HALF.get(self.spec.precision))
 
     def model(self, facts: dict[str, Any]) -> None:
-        """Build the model. Afterwards every replica draws its own dropout.
-
-        A step calls `parallel`, which is the network or a framework's wrapper around it.
-        """
+        """Build the model. Afterwards every replica draws its own dropout. A step calls `parallel`: the network, or a
+        framework's wrapper around it."""
         self.facts = facts
         network = self.built()
         self.network = self.parallel = network.to(self.at)
@@ -156,9 +154,9 @@ class TorchRank(Rank):
         """
         if isinstance(array, np.ndarray):
             return torch.from_numpy(array).pin_memory().to(self.at, non_blocking=True)
-        own = from_dlpack(array).clone()
+        copy = from_dlpack(array).clone()
         self.copies.synchronize()
-        return own
+        return copy
 
     def deliver(self, batch: Travelling) -> Batch:
         tensors, arrived = batch
@@ -172,8 +170,7 @@ class TorchRank(Rank):
     def optimizer(self) -> None:
         by_rows = self.form.by_rows(self.network)
         self.update: Any = build(self.spec.optimizer, self.parameters, self.norms, self.shared_by, by_rows)
-        # The scale never grows within a run. So the number of its halvings is the number of skipped steps, and no step
-        # has to wait for the device in order to count them.
+        # The scale never grows within a run, so its halvings count the skipped steps, and no step waits for the device.
         fp16 = self.spec.precision == "fp16"
         self.scaler = torch.amp.GradScaler(self.kind, enabled=fp16, growth_interval=2**31 - 1)
         self.first_scale = self.scaler.get_scale()
@@ -210,7 +207,7 @@ class TorchRank(Rank):
     def whole(self, batches: list[Batch]) -> Tensor:
         """Make a step. All that it does on the device can be recorded."""
         total = self.passes(batches)
-        others = self.tensor or self.experts or self.together  # these ranks hold parts that this rank does not hold
+        others = self.tensor or self.experts or self.together  # they hold parts that this rank does not hold
         if self.options.clip != "none" or others:
             self.scaler.unscale_(self.update)
         if others:
@@ -231,10 +228,8 @@ class TorchRank(Rank):
         return torch.cuda.Event(enable_timing=True) if self.kind == "cuda" else None  # type: ignore[no-untyped-call]
 
     def window_opens(self) -> None:
-        """Count the peaks anew: in the first steps, cuDNN tries convolutions with workspaces that no later step needs.
-
-        It does not wait for the device.
-        """
+        """Count the peaks anew, without waiting: in the first steps, cuDNN tries convolutions with larger
+        workspaces."""
         if self.kind == "cuda":
             self.before = self._peaks()
             torch.cuda.reset_peak_memory_stats(self.at)
@@ -277,9 +272,12 @@ class TorchRank(Rank):
         return product.float().cpu().numpy()
 
     def settings(self) -> dict[str, Any]:
-        compiler = {"compiler": self.compiler()} if self.compiler else {}
-        multiplied = {"emulated_products": products.words(HALF[self.spec.precision])} if self.emulates else {}
-        return {**super().settings(), **compiler, **multiplied}
+        settings = super().settings()
+        if self.compiler:
+            settings["compiler"] = self.compiler()
+        if self.emulates:
+            settings["emulated_products"] = products.words(HALF[self.spec.precision])
+        return settings
 
     def update_settings(self) -> dict[str, Any]:
         matrices, vectors, *_ = self.update.param_groups
@@ -300,7 +298,7 @@ class TorchRank(Rank):
 
         seen = counters["inductor"]
         missed = seen["fxgraph_cache_miss"] + seen["fxgraph_cache_bypass"]
-        return bool(seen["fxgraph_cache_hit"]) and not missed if seen["fxgraph_cache_hit"] + missed else None
+        return not missed if seen["fxgraph_cache_hit"] + missed else None
 
     def versions(self) -> dict[str, str | None]:
         cuda = self.kind == "cuda"
@@ -336,10 +334,7 @@ class TorchRank(Rank):
 
 
 def keep_freed_memory() -> None:
-    """Let the C library keep the memory that a step frees for the next step.
-
-    Otherwise every step gets all its pages from the kernel again.
-    """
+    """Let the C library keep the memory that a step frees. Otherwise each step gets all its pages from the kernel."""
     library = ctypes.CDLL(None)
     if hasattr(library, "mallopt"):  # glibc
         trim_threshold, most_maps = -1, -4

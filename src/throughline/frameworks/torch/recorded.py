@@ -47,30 +47,26 @@ def refuse(options: Options, kind: str) -> None:
 
 
 class CudaGraph:
-    """Work that is recorded as a CUDA graph. `result` is what it returned while it was recorded; replays overwrite it.
+    """Work that is recorded as a CUDA graph. Replays overwrite `result`, which is what it returned.
 
     peak_bytes: the allocator's peak during the recording. A replay allocates nothing, so later peaks do not have it.
     """
 
     def __init__(self, work: Callable[[], Tensor], aside: Any) -> None:
-        self.graph: Any = torch.cuda.CUDAGraph()
+        graph = torch.cuda.CUDAGraph()
         torch.cuda.reset_peak_memory_stats()
         # `thread_local`, because the loader's thread may allocate memory during the recording.
-        with torch.cuda.graph(self.graph, stream=aside, capture_error_mode="thread_local"):
+        with torch.cuda.graph(graph, stream=aside, capture_error_mode="thread_local"):
             self.result = work()
-        self.peak_bytes = torch.cuda.max_memory_allocated()
-
-    def replay(self) -> None:
-        self.graph.replay()
+        self.peak_bytes, self.replay = torch.cuda.max_memory_allocated(), graph.replay
 
 
 class ReplayedStep:
     """The function `step`, a whole optimizer step that drops its gradients at the end.
 
-    The first call makes a step without a graph, so that the optimizer's states exist, and then records the step. A
-    recording computes nothing, so no state has to be restored after it. The passes before this step restore the state
-    of the random numbers and the buffers that training changes. So a resumed training, which records again, continues
-    as if it had never been interrupted. Later calls copy the batches in and replay the step.
+    The first call makes a step without a graph, so that the optimizer's states exist, and then records the step, which
+    computes nothing. The passes before restore the random numbers and the buffers that training changes, so a resumed
+    training continues as if it had not been interrupted. Later calls copy the batches in and replay the step.
     """
 
     graph: Any = None

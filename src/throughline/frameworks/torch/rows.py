@@ -71,12 +71,11 @@ def rows_once(gradient: Tensor) -> tuple[Tensor, Tensor]:
 def rows_as_named(gradient: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
     """Return the rows of a sparse gradient as often as it names them, and for each the sum of all its gradients.
 
-    A row that is named twice gets the same update twice, and writing it twice changes nothing. All shapes are known
-    without a look at the values, so nothing waits for the device. `places` has an integer for each row of the table.
-    Its content does not matter: each named row keeps there where in `rows` it stands. If it stands there several times,
-    any of these places will do.
+    A row that is named twice gets the same update twice, and writing it twice changes nothing. No shape depends on
+    values, so nothing waits for the device. `places`, an integer for each row of the table, keeps one of the places in
+    `rows` at which the row stands.
     """
     rows, values = gradient._indices()[0], gradient._values()
     places.index_copy_(0, rows, torch.arange(len(rows), dtype=places.dtype, device=rows.device))
-    one = places.index_select(0, rows)
-    return rows, torch.zeros_like(values).index_add_(0, one, values).index_select(0, one)
+    first = places.index_select(0, rows)
+    return rows, torch.zeros_like(values).index_add_(0, first, values).index_select(0, first)

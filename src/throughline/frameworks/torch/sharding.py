@@ -41,15 +41,10 @@ def refuse(options: Options, replicas: int, groups: int = 1) -> None:
         refuse_if(options.hybrid_shard_groups != 1, alone)
         return
     refuse_if(replicas == 1, "a single replica has no other replica to share its states with: sharding needs several")
-    refuse_if(
-        replicas == groups,
-        f"each of the {groups} groups of options.hybrid_shard_groups has one replica, with no other to share its "
-        "states with",
-    )
-    refuse_if(
-        not options.gradient_sync,
-        "with options.sharding the replicas exchange weights in every step: options.gradient_sync has to be true",
-    )
+    single = f"each of the {groups} groups of options.hybrid_shard_groups has one replica, with no other to share with"
+    refuse_if(replicas == groups, single)
+    exchange = "with options.sharding the replicas exchange weights in every step: options.gradient_sync has to be true"
+    refuse_if(not options.gradient_sync, exchange)
 
 
 def words(kind: str, half: torch.dtype | None, groups: int = 1) -> str:
@@ -77,9 +72,9 @@ def weights(
 ) -> None:
     """Leave this rank only its part of all weights, block by block. The weights outside the blocks are a block too.
 
-    half: the type in which the weights of the blocks are gathered, which halves the bytes. What lies outside the blocks
-    stays in fp32, because a network computes its loss in the type of these weights. mesh: the ranks that split them;
-    None: all ranks. With two dimensions, the first counts groups of ranks, and each group splits all weights.
+    half: the type in which the weights of the blocks are gathered. What lies outside stays in fp32, the type of the
+    loss. mesh: the ranks that split them; None: all ranks. With two dimensions, the first counts groups of ranks, each
+    of which splits all weights.
     """
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
@@ -100,8 +95,8 @@ def _places(network: nn.Module, shared: Shared | None) -> Any:
     from torch.distributed.fsdp._fully_shard._fsdp_common import FSDPMeshInfo, HSDPMeshInfo, ShardPlacementResult
     from torch.distributed.tensor import Shard
 
-    one = shared.mesh.ndim == 1
-    ranks = FSDPMeshInfo(shared.mesh, 0) if one else HSDPMeshInfo(shared.mesh, shard_mesh_dim=1, replicate_mesh_dim=0)
+    mesh = shared.mesh
+    ranks = FSDPMeshInfo(mesh, 0) if mesh.ndim == 1 else HSDPMeshInfo(mesh, shard_mesh_dim=1, replicate_mesh_dim=0)
     place, experts = ShardPlacementResult(Shard(0), ranks), {network.get_parameter(name) for name in shared.names}
     return lambda parameter: place if parameter in experts else None
 

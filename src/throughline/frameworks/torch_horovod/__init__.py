@@ -4,6 +4,14 @@ from dataclasses import replace
 
 from throughline.frameworks import horovod, torch
 
+LACKS = {
+    "cuda_graph": "Horovod sends gradients from a thread and a stream of its own, which no CUDA graph records",
+    "tensor_parallel": "Horovod averages over all ranks, and those that share a replica hold different parts of it",
+    "sharding": "Horovod gives every rank all gradients; states that are split need another exchange",
+    "reduce_dtype": "Horovod compresses gradients to fp16, and not to bf16",
+    "own_gradient_sync": "such a model exchanges with torch.distributed, which Horovod's ranks do not join",
+}
+
 FRAMEWORK = replace(
     torch.FRAMEWORK,
     rank="torch_horovod.rank:TorchHorovod",
@@ -12,21 +20,6 @@ FRAMEWORK = replace(
     starter=horovod.STARTER,
     calls=False,
     on_gpus=horovod.on_gpus,
-    features=torch.FRAMEWORK.features
-    - {
-        "cuda_graph",
-        "tensor_parallel",
-        "expert_parallel",
-        "sharding",
-        "hybrid_shard_groups",
-        "reduce_dtype",
-        "own_gradient_sync",
-    },
-    reasons={
-        "cuda_graph": "Horovod sends gradients from a thread and a stream of its own, which no CUDA graph records",
-        "tensor_parallel": "Horovod averages over all ranks, and those that share a replica hold different parts of it",
-        "sharding": "Horovod gives every rank all gradients; states that are split need another exchange",
-        "reduce_dtype": "Horovod compresses gradients to fp16, and not to bf16",
-        "own_gradient_sync": "such a model exchanges with torch.distributed, which Horovod's ranks do not join",
-    },
+    features=torch.FRAMEWORK.features - LACKS.keys() - {"expert_parallel", "hybrid_shard_groups"},
+    reasons=LACKS,
 )

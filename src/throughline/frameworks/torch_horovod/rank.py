@@ -17,11 +17,8 @@ from throughline.frameworks.torch.recorded import Batch
 
 
 class Dense:
-    """Let Horovod exchange tensors in the memory format channels last.
-
-    Horovod refuses tensors whose memory is not in the order of their dimensions. We pass it a view that is in this
-    order, so nothing is copied. The interface is that of Horovod's compressions.
-    """
+    """Let Horovod exchange tensors in the memory format channels last, which it refuses, as views in the order of their
+    memory. The interface is that of Horovod's compressions."""
 
     @staticmethod
     def compress(tensor: Tensor) -> tuple[Tensor, bool]:
@@ -48,16 +45,13 @@ class TorchHorovod(TorchRank):
         super().optimizer()
         if self.exchanges:
             # It exchanges gradients from hooks in the backward pass of the last micro-batch.
-            here = self.update
+            local, passes = self.update, self.options.gradient_accumulation
             self.update = hvd.DistributedOptimizer(
-                here,
-                self.network.named_parameters(),
-                compression=Dense,
-                backward_passes_per_step=self.options.gradient_accumulation,
+                local, self.network.named_parameters(), compression=Dense, backward_passes_per_step=passes
             )
             # Horovod makes a new optimizer from the groups. It skips an overflow on the device as the first one does,
             # so the loss scaler need not wait to see whether there was one.
-            self.update._step_supports_amp_scaling = getattr(here, "_step_supports_amp_scaling", False)
+            self.update._step_supports_amp_scaling = getattr(local, "_step_supports_amp_scaling", False)
 
     def passes(self, batches: list[Batch]) -> Tensor:
         total = super().passes(batches)

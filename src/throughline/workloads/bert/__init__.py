@@ -75,10 +75,9 @@ def flops(shape: Shape, sequence_length: float, predictions: int, vocabulary: in
     """Return the FLOPs to train on one sample of `sequence_length` tokens: 3 x forward, matrix products only.
 
     A multiply-add is 2. For each product in the forward pass, the backward pass has two (Kaplan et al. 2020, section
-    2.1; Narayanan et al. 2021, appendix, counts the same terms). The vocabulary head computes only the `predictions`
-    masked positions. Recomputed activations do not count: these are the FLOPs of the model, not of the hardware.
-    `pairs` is how many pairs of tokens attend to each other. By default it is sequence x sequence. If samples of
-    several lengths are packed, it is the mean of the squares of the lengths.
+    2.1; Narayanan et al. 2021, appendix). The vocabulary head computes only the `predictions` masked positions.
+    Recomputed activations do not count. `pairs` is how many pairs of tokens attend to each other: by default sequence x
+    sequence; for packed samples of several lengths, the mean of the lengths' squares.
     """
     hidden = shape.hidden
     projections = 4 * 2 * sequence_length * hidden * hidden
@@ -95,10 +94,10 @@ def _scores(hidden: int, rows: int) -> int:
 
 
 def without_padding(arrays: Arrays) -> Arrays:
-    """Return a batch without its padding: input_ids and segments [T] of all samples in a row; lengths i4[B], no mask.
+    """Return a batch without its padding: input_ids and segments [T] of all samples in a row, the longest first;
+    lengths i4[B], no mask.
 
-    The longest samples come first, so samples of the same length are neighbours. A batch without a mask has no padding
-    and stays as it is. Raise ValueError if padding is not at the end of a sample, or if a prediction is on padding.
+    A batch without a mask stays as it is. Raise ValueError if padding is not at the end of a sample, or is predicted.
     """
     import numpy as np
 
@@ -165,11 +164,10 @@ class Bert(Workload[Parameters]):
         return {"vocabulary": int(manifest["vocabulary"]["size"]) if manifest else VOCABULARY}
 
     def batch(self, rows: Arrays, options: Options) -> Arrays:
-        """Return the arrays that one step needs, from B rows of a shard: only those that are stored, as they are
-        stored.
+        """Return the arrays that one step needs, from B rows of a shard, as they are stored.
 
         input_ids, segments, mask [B, S]; positions [B, P] within a sample; labels [B, P]; following [B]. An unused
-        position is 0: the place of [CLS], which is never masked. The device computes everything else.
+        position is 0: the place of [CLS], which is never masked.
         """
         arrays = {name: rows[stored].astype(kind, copy=False) for name, (stored, kind) in ARRAYS.items()}
         return without_padding(arrays) if options.remove_padding is True else arrays

@@ -1,8 +1,8 @@
 """BERT pre-training in Keras: the layers of keras-hub's BertBackbone, heads on the masked positions, and the loss.
 
-We replace the backbone's approximate gelu with the exact one. This implementation calls the backbone's layers one after
-the other, as the backbone does. So a batch without padding needs no mask, and the backward pass can compute a layer's
-activations again. Every backend of Keras can train it.
+We replace the backbone's approximate gelu with the exact one. This implementation calls the backbone's layers itself,
+so a batch without padding needs no mask, and the backward pass can compute a layer's activations again. Every backend
+of Keras can train it.
 """
 
 from __future__ import annotations
@@ -123,9 +123,8 @@ class BertInKeras(KerasForm[Parameters, BertForPretraining]):
     lacks = {"remove_padding": "keras-hub's BERT computes padding as well"}
 
     def build(self, spec: RunSpec[Parameters], facts: Values, at: str = "float32") -> BertForPretraining:
-        options = spec.options
-        rows = padded(facts["vocabulary"])
-        network = BertForPretraining(spec.model, rows, options.dropout, bool(options.activation_checkpointing), at)
+        rows, recomputes = padded(facts["vocabulary"]), bool(spec.options.activation_checkpointing)
+        network = BertForPretraining(spec.model, rows, spec.options.dropout, recomputes, at)
         network.predictions = spec.parameters.predictions
         return network
 

@@ -119,10 +119,8 @@ class BertInMxnet(MxnetForm[Parameters, BertForPretraining]):
         return {"gluonnlp": gluonnlp.__version__}
 
     def sums(self, network: BertForPretraining, batch: list[Any]) -> dict[str, float]:
-        """Return the sums of losses and right answers over masked tokens (mlm) and over samples (nsp).
-
-        This calls GluonNLP's own forward pass: the compiled graph has the shapes of training.
-        """
+        """Return the sums of losses and right answers over masked tokens (mlm) and over samples (nsp), of GluonNLP's
+        own forward pass: the compiled graph has the shapes of training."""
         tokens, segments, positions, labels, weights, following, *lengths = batch
         network.bert.hybridize(False)  # the graph that trains belongs to the whole network, and stays
         _, _, order, scores = network.bert(tokens, segments, lengths[0] if lengths else None, positions)

@@ -41,22 +41,12 @@ class BertForPretraining(nn.Layer):  # type: ignore[misc]
         self.gpu = gpu
         hidden, rows = shape.hidden, padded(vocabulary)
         self.heads, self.dropout = shape.heads, dropout
-        embeddings = nn.LayerDict(
-            {
-                "word_embeddings": nn.Embedding(rows, hidden, weight_attr=DRAWN),
-                "position_embeddings": nn.Embedding(POSITIONS, hidden, weight_attr=DRAWN),
-                "token_type_embeddings": nn.Embedding(2, hidden, weight_attr=DRAWN),
-                "LayerNorm": nn.LayerNorm(hidden, EPSILON),
-            }
-        )
+        sizes = {"word_embeddings": rows, "position_embeddings": POSITIONS, "token_type_embeddings": 2}
+        tables = {name: nn.Embedding(size, hidden, weight_attr=DRAWN) for name, size in sizes.items()}
+        embeddings = nn.LayerDict({**tables, "LayerNorm": nn.LayerNorm(hidden, EPSILON)})
         layers = nn.LayerList([Layer(hidden, shape.feed_forward, gpu) for _ in range(shape.layers)])
-        self.bert = nn.LayerDict(
-            {
-                "embeddings": embeddings,
-                "encoder": nn.LayerDict({"layer": layers}),
-                "pooler": nn.LayerDict({"dense": dense(hidden, hidden)}),
-            }
-        )
+        encoder, pooler = nn.LayerDict({"layer": layers}), nn.LayerDict({"dense": dense(hidden, hidden)})
+        self.bert = nn.LayerDict({"embeddings": embeddings, "encoder": encoder, "pooler": pooler})
         self.transform, self.norm = dense(hidden, hidden), nn.LayerNorm(hidden, EPSILON)
         self.bias = self.create_parameter([rows], is_bias=True)
         self.following = dense(hidden, 2)
@@ -83,9 +73,8 @@ class BertForPretraining(nn.Layer):  # type: ignore[misc]
     def encode(self, input_ids: Any, segments: Any, mask: Any) -> Any:
         """Return the hidden states [B, S, H] of the last layer. `mask` [B, S] is 0 at padding."""
         embeddings, p = self.bert["embeddings"], self.dropout if self.training else 0.0
-        hidden = embeddings["word_embeddings"](input_ids) + embeddings["token_type_embeddings"](
-            segments.astype("int32")
-        )
+        kinds = embeddings["token_type_embeddings"](segments.astype("int32"))
+        hidden = embeddings["word_embeddings"](input_ids) + kinds
         hidden = embeddings["LayerNorm"](hidden + embeddings["position_embeddings"].weight[: input_ids.shape[1]])
         hidden = F.dropout(hidden, p)
         unseen = None if mask is None else (mask == 0).astype("float32").unsqueeze([1, 2]) * FAR_BELOW
@@ -118,10 +107,9 @@ class Layer(nn.Layer):  # type: ignore[misc]
 def _attention(three: list[Any], unseen: Any, gpu: bool, **given: Any) -> Any:
     """Return the mix of the values [B, S, H, D], with a mask as Paddle's kernel for this device and type wants it.
 
-    `three` are query, key and value [B, S, H, D]. `unseen` [B, 1, 1, S] is added to the scores; None adds nothing. On
-    GPUs in 16 bits, FlashAttention wants a mask of the query's type with a row for every query. In 32 bits there is no
-    FlashAttention, and the memory-efficient kernel would read [B, H, S, S]. So products and softmax are computed by
-    themselves there, as on a CPU.
+    `three` are query, key and value [B, S, H, D]. `unseen` [B, 1, 1, S] is added to the scores. On GPUs in 16 bits,
+    FlashAttention wants a mask of the query's type with a row for every query. In 32 bits, where the memory-efficient
+    kernel would read [B, H, S, S], products and softmax are computed by themselves, as on a CPU.
     """
     query, *_ = three
     chosen: Any = nullcontext()

@@ -1,8 +1,7 @@
 """BERT pre-training in PyTorch: plain modules, and heads on the masked positions.
 
-Names, shapes, order and random values of the parameters are those of Hugging Face's `BertModel`. So weights fit both,
-and a seed gives both the same weights. Tests compare the two. This file does not import transformers, because that
-takes longer than importing PyTorch.
+Names, shapes, order and random values of the parameters are those of Hugging Face's `BertModel`, and tests compare the
+two. This file does not import transformers, because that takes longer than importing PyTorch.
 """
 
 from __future__ import annotations
@@ -36,10 +35,7 @@ class Embeddings(nn.Module):
         self.LayerNorm = nn.LayerNorm(hidden, EPSILON)
 
     def forward(self, words: Tensor, segments: Tensor, places: Tensor | None, p: float, kind: torch.dtype) -> Tensor:
-        """Map word embeddings [B, S, H] to states of the type `kind`; `places` are the positions of words [T, H].
-
-        There are only two segments, so each is chosen with `where`, not looked up.
-        """
+        """Map word embeddings [B, S, H] to states of the type `kind`; `places` are the positions of words [T, H]."""
         positions, kinds = self.position_embeddings.weight, self.token_type_embeddings.weight
         placed = positions[: words.shape[1]] if places is None else embedding(places, positions)
         total = words + torch.where(segments.bool()[..., None], kinds[1], kinds[0]) + placed
@@ -91,11 +87,10 @@ class Layer(nn.Module):
 def attended_apart(
     query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, longest: int, p: float, flash: bool
 ) -> Tensor:
-    """Attention within samples that lie in a row. query, key and value are [T, heads, 64].
+    """Attention within samples that lie in a row between `bounds` i4[B + 1]. query, key and value are [T, heads, 64].
 
-    The samples lie between `bounds` i4[B + 1] and have `longest` tokens at most. On a GPU this calls the kernels of
-    PyTorch's nested tensors directly: PyTorch's `varlen_attn` has no dropout, and operations on nested tensors cost
-    more to launch. A CPU computes neighbours of the same length together.
+    On a GPU this calls the kernels of PyTorch's nested tensors directly: PyTorch's `varlen_attn` has no dropout, and
+    operations on nested tensors cost more to launch. A CPU computes neighbours of the same length together.
     """
     if query.device.type == "cpu":
         sizes = [(len(list(same)), length) for length, same in groupby(bounds.diff().tolist())]
@@ -155,15 +150,10 @@ class BertForPretraining(Network):
         return self.losses(*self.states(**batch), batch["positions"], batch["labels"], batch["following"])
 
     def states(
-        self,
-        input_ids: Tensor,
-        segments: Tensor,
-        mask: Tensor | None = None,
-        lengths: Tensor | None = None,
+        self, input_ids: Tensor, segments: Tensor, mask: Tensor | None = None, lengths: Tensor | None = None,
         **heads: Tensor,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the states of all tokens [T, H] after the last layer, the first token of each sample [B], and the word
-        embeddings, which the head shares.
+    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+        """Return the states of all tokens [T, H], the first token of each sample [B], and the word embeddings.
 
         ids and `mask`, which is 0 at padding, are [B, S]. If padding is left out, ids are [T], and `lengths` are [B].
         """

@@ -31,20 +31,16 @@ NAMES = {
 
 
 def inputs(
-    input_ids: Tensor,
-    segments: Tensor,
-    positions: Tensor,
-    labels: Tensor,
-    following: Tensor,
+    input_ids: Tensor, segments: Tensor, positions: Tensor, labels: Tensor, following: Tensor,
     mask: Tensor | None = None,
-) -> dict[str, Tensor]:
+) -> dict[str, Tensor]:  # fmt: skip
     """Return the library's arguments, with labels [B, S] from the masked `positions` [B, P] and their `labels`.
 
     A position of 0 is unused and gets no label.
     """
-    every = torch.full_like(input_ids, IGNORED, dtype=torch.long)
-    every.scatter_(1, positions.long(), labels.long().masked_fill(positions == 0, IGNORED))
-    given = {"input_ids": input_ids, "token_type_ids": segments.long(), "labels": every}
+    of_all = torch.full_like(input_ids, IGNORED, dtype=torch.long)
+    of_all.scatter_(1, positions.long(), labels.long().masked_fill(positions == 0, IGNORED))
+    given = {"input_ids": input_ids, "token_type_ids": segments.long(), "labels": of_all}
     masked = {} if mask is None else {"attention_mask": mask.long()}
     return {**given, **masked, "next_sentence_label": following.long()}
 

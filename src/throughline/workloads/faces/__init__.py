@@ -5,10 +5,9 @@ Ranks can split the classifier, or compute with a sample of its classes (An et a
 A network turns an aligned face of 112 x 112 pixels into an embedding, and a classifier holds a vector for each known
 person (class).
 
-A numerical equivalence check has at least 4 faces in the batch of a rank, because batch norms compare the faces of a
-batch with each other. With 2 faces they amplify rounding: the same PyTorch code in fp32 and in double precision differs
-by 5e-2 within the 50 steps of an equivalence check (iresnet-tiny, 1,000 classes). With 3 faces it differs by 1e-5, with
-4 by 5e-6.
+A numerical equivalence check has at least 4 faces in the batch of a rank, because with few faces batch norms amplify
+rounding: fp32 and double precision differ by 5e-2 within its 50 steps with 2 faces, by 1e-5 with 3, and by 5e-6 with 4
+(PyTorch, iresnet-tiny, 1,000 classes).
 """
 
 from dataclasses import dataclass
@@ -110,11 +109,8 @@ def first_classes(classes: int, ranks: int) -> list[int]:
 
 
 def sampled_classes(given: Parameters, classes: int, faces: int) -> int:
-    """Return with how many of its classes a rank computes in a step of `faces` faces, those of all ranks.
-
-    At least as many as faces. So the class of each face is among them, and the host knows their number without waiting
-    for the device.
-    """
+    """Return with how many of its classes a rank computes in a step of `faces` faces of all ranks: at least as many as
+    faces, so the class of each is among them, and no step waits for their number."""
     return min(classes, max(int(given.sample_ratio * classes), faces))
 
 
@@ -131,10 +127,10 @@ class Faces(Workload[Parameters]):
     models = tuple(NETWORKS)
     parameters = Parameters
     libraries = {
-        "torch": frozenset(
-            {"devices", "nodes", "amp", "bf16", "compile", "gradient_accumulation", "own_gradient_sync", "reduce_dtype"}
-        )
-    }
+        "torch": frozenset({
+            "devices", "nodes", "amp", "bf16", "compile", "gradient_accumulation", "own_gradient_sync", "reduce_dtype",
+        }),
+    }  # fmt: skip
     no_form = {
         "mxnet": "InsightFace trains these networks in MXNet with parts of its own, which nobody has written here"
     }
@@ -153,8 +149,7 @@ class Faces(Workload[Parameters]):
         return spec.parameters.classifier != "data_parallel"
 
     def proven(self, spec: RunSpec[Parameters]) -> dict[str, Any]:
-        """Partial FC samples classes at random. The equivalence check takes all classes: then it is the same as a split
-        classifier."""
+        """Partial FC samples classes at random. With all classes, it is the same as a split classifier."""
         return {"sample_ratio": 1.0} if spec.parameters.classifier == "partial" else {}
 
     def folder(self, parameters: Parameters) -> str:
@@ -166,11 +161,7 @@ class Faces(Workload[Parameters]):
         return None
 
     def synthetic(self, count: int, spec: RunSpec[Parameters], seed: int) -> Arrays:
-        """Return synthetic faces, pixels u1[B, 112, 112, 3], and labels i4[B], which are drawn uniformly from all
-        classes.
-
-        A face is the coarse pattern of its class plus noise.
-        """
+        """Return pixels u1[B, 112, 112, 3] and labels i4[B]. A face is the coarse pattern of its class plus noise."""
         import numpy as np
 
         draw = np.random.Generator(np.random.Philox(key=seed))
@@ -182,11 +173,8 @@ class Faces(Workload[Parameters]):
         return {"pixels": (pixels + noise).astype(np.uint8), "labels": labels.astype(np.int32)}
 
     def flops_per_sample(self, spec: RunSpec[Parameters], facts: Values, counted: Values) -> float | str:
-        """Return the FLOPs to train on one face: 3 x forward without the gradient of the pixels.
-
-        A multiply-add is 2; only convolutions and matrix products count. A classifier that samples counts only the
-        classes with which a step computes.
-        """
+        """Return the FLOPs to train on one face: 3 x forward without the gradient of the pixels. A classifier that
+        samples counts only the classes with which a step computes."""
         network = NETWORKS[spec.model]
         layers = forward(network)
         return 3.0 * sum(layers) - layers[0] + 6.0 * network.embedding * computed_classes(spec)

@@ -58,8 +58,7 @@ class FacesInTorch(TorchForm[Parameters, Faces]):
 
     def build(self, spec: RunSpec[Parameters], facts: Values, at: torch.device | None = None) -> Faces:
         """Return the network with random weights. `spread` splits its classifier."""
-        given, network = spec.parameters, NETWORKS[spec.model]
-        dropout = spec.options.dropout
+        given, network, dropout = spec.parameters, NETWORKS[spec.model], spec.options.dropout
         if given.classifier != "data_parallel" and not spec.options.gradient_sync:
             raise Unsupported("ranks that split a classifier cannot train without exchanging embeddings")
         layers = iresnet(network, dropout) if network.layers else mobilefacenet(network.embedding)
@@ -83,20 +82,18 @@ class FacesInTorch(TorchForm[Parameters, Faces]):
         of_layers = sum(parameter.numel() for parameter in network.layers.parameters())
         embedding, sampled = classifier.weight.shape[1], f", {given.sample_ratio:g} of them in a step"
         exact = given.margin_loss == "cosface" or given.margin_gradient == "exact"
+        gradient = "its exact gradient" if exact else "its gradient as InsightFace has it"
         return {
             "parameters": of_layers + given.classes * embedding,
             "embedding": embedding,
             "classifier": given.classifier + (sampled if given.classifier == "partial" else ""),
             "classes": given.classes,
-            "margin": f"{given.margin_loss} {MARGINS[given.margin_loss]:g}, "
-            + ("its exact gradient" if exact else "its gradient as InsightFace has it"),
+            "margin": f"{given.margin_loss} {MARGINS[given.margin_loss]:g}, {gradient}",
             "scale": SCALE,
             "batch_norm": "statistics of each rank's own faces",
             "memory_format": "channels last",
             "dropout": [layer.p for layer in network.layers if isinstance(layer, nn.Dropout)],
-            "loss": "mean cross entropy, of each rank"
-            if classifier.ranks is None
-            else "mean cross entropy, of all ranks",
+            "loss": f"mean cross entropy, of {'each rank' if classifier.ranks is None else 'all ranks'}",
         }
 
 

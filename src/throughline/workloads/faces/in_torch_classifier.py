@@ -46,8 +46,7 @@ class Classifier(nn.Module):
         """Return this rank's classes from the whole weight."""
         if self.ranks is None:
             return whole
-        starts = first_classes(self.given.classes, self.ranks.size)
-        return whole[starts[self.ranks.place] : starts[self.ranks.place + 1]]
+        return whole[self.first : first_classes(self.given.classes, self.ranks.size)[self.ranks.place + 1]]
 
     def whole(self) -> Tensor:
         """Return the whole weight. If ranks split it, all of them have to call this together."""
@@ -81,15 +80,12 @@ class Classifier(nn.Module):
         return parallel.CROSS_ENTROPY(scores, local, others, scores.dtype, self.ranks).mean()
 
     def sampled(self, local: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the classes of this rank with which a step computes, in their order, and the places of the labels
-        among them. The class of each face is always among them.
-        """
+        """Return the classes of this rank with which a step computes, in their order, those of its faces included, and
+        the places of the labels among them."""
         count = len(self.weight)
         keep = sampled_classes(self.given, count, len(local))
         drawn = torch.rand(count, device=local.device)
-        drawn = drawn.index_add(
-            0, local, (~others).to(drawn.dtype)
-        )  # the faces' classes get more than any drawn number
+        drawn = drawn.index_add(0, local, (~others).to(drawn.dtype))  # the faces' classes get more than any number
         kept = drawn.topk(keep).indices.sort().values
         return kept, torch.searchsorted(kept, local).clamp(max=keep - 1)
 
@@ -104,9 +100,6 @@ class Classifier(nn.Module):
 
 
 def scattered_sum(gradient: Tensor, group: dist.ProcessGroup) -> Tensor:
-    """Return the sum of the gradients that all ranks have for this rank's rows, times the number of ranks.
-
-    The loss is already a mean over all ranks, but the framework averages the gradients of the network for embeddings
-    over the ranks once more.
-    """
+    """Return the sum of the gradients that all ranks have for this rank's rows, times the number of ranks: the
+    framework averages the gradients of the network over the ranks once more."""
     return parallel.reduce_scattered(gradient, group) * group.size()

@@ -7,6 +7,7 @@ The feed-forward part has a width of 4 x hidden. The sources differ in the gelu 
 keys.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -37,6 +38,8 @@ SHAPES = {
 }
 VOCABULARY = 50257
 """Entries of GPT-2's vocabulary. Synthetic tokens are drawn from it."""
+DEVIATION = 0.02
+"""Standard deviation of the initial weights."""
 POSITIONS = 1024
 """The fewest rows of the position table. Longer sequences have more."""
 ALL = frozenset({
@@ -52,9 +55,7 @@ class Parameters(Part):
         "tokens per sample: a window of the text", default=1024, least=8, most=65536, stated=True, unit="tokens"
     )
     gelu: str = key(
-        "`tanh`, as OpenAI computed it, or exact by the error function",
-        default="tanh",
-        choices=("tanh", "erf"),
+        "`tanh`, as OpenAI computed it, or exact by the error function", default="tanh", choices=("tanh", "erf")
     )
     residual_init: str = key(
         "`scaled`: initial weights of matrices that add to the residual are divided by the root of twice the number of "
@@ -64,23 +65,14 @@ class Parameters(Part):
     )
     position_init: float = key("standard deviation of initial position embeddings", default=0.02, choices=(0.02, 0.01))
 
+    def residual_deviation(self, layers: int) -> float:
+        """Return the standard deviation of the initial weights of matrices that add to the residual."""
+        return DEVIATION / math.sqrt(2 * layers) if self.residual_init == "scaled" else DEVIATION
+
 
 def padded(vocabulary: int) -> int:
     """Pad the size of a vocabulary to a multiple of 128, with which matrix units are faster."""
     return -(-vocabulary // 128) * 128
-
-
-def flops(shape: Shape, sequence_length: int, rows: int) -> float:
-    """Return the FLOPs to train on one sample of `sequence_length` tokens: 3 x forward, matrix products only.
-
-    A multiply-add is 2. The forward pass has 24 L d^2 + 4 L s d + 2 d V for each token: L layers, hidden size d,
-    sequence s, and V `rows` of the vocabulary's table. For each product in the forward pass, the backward pass has two.
-    Attention counts in full, as in the sources, although a causal kernel may leave out half of it. Recomputed
-    activations do not count: these are the FLOPs of the model, not of the hardware.
-    """
-    hidden = shape.hidden
-    layer = 24 * hidden**2 + 4 * sequence_length * hidden
-    return 3.0 * sequence_length * (shape.layers * layer + 2 * hidden * rows)
 
 
 class Gpt2(Workload[Parameters]):
@@ -96,6 +88,7 @@ class Gpt2(Workload[Parameters]):
         "mxnet": "GluonNLP, whose models MXNet trains here, has no GPT-2 in its package (0.10); one is among the "
         "example scripts of its repository, for generating text and not for training"
     }
+    lacks = {"remove_padding": "GPT-2's samples have no padding that could be left out"}
     units = {"tokens": lambda parameters: float(parameters.sequence_length)}
     data = "corpus"
     settings = ("vocabulary_rows", "vocabulary_head", "gelu", "norm_epsilon", "attention")
@@ -120,10 +113,9 @@ class Gpt2(Workload[Parameters]):
 
     def complete(self, values: Values, section: Any) -> dict[str, Any]:
         """Return nothing. ValueError if the user's own tokenizer does not suit the model."""
-        own = section.own_tokenizer if section else None
-        if own:
-            own.check_model(values["model"], VOCABULARY)
-            _ = own.end
+        if section and section.own_tokenizer:
+            section.own_tokenizer.check_model(values["model"], VOCABULARY)
+            _ = section.own_tokenizer.end
         return {}
 
     def facts(self, manifest: Values | None) -> dict[str, Any]:
@@ -146,11 +138,17 @@ class Gpt2(Workload[Parameters]):
         """Every token is real."""
         return {"real_token_share": 1.0}
 
-    def flops_per_sample(self, spec: RunSpec[Parameters], facts: Values, counted: Values) -> float | str:
-        return flops(SHAPES[spec.model], spec.parameters.sequence_length, padded(facts["vocabulary"]))
+    def flops_per_sample(self, spec: RunSpec[Parameters], facts: Values, counted: Values) -> float:
+        """Return the FLOPs: 24 L d^2 + 4 L s d + 2 d V for each token, forward, and two products for each backward.
+
+        L layers, hidden size d, sequence s, V rows of the vocabulary's table. Attention counts in full, as in the
+        sources, although a causal kernel may leave out half of it. Recomputed activations do not count.
+        """
+        parts = self.decoder(spec)
+        return 3.0 * (parts.layers + parts.attention + parts.head)
 
     def causal_flops_per_sample(self, spec: RunSpec[Parameters]) -> float:
-        """Return what `flops` computes, but only with the attention that the causal mask lets through."""
+        """Return the FLOPs only with the attention that the causal mask lets through."""
         parts = self.decoder(spec)
         return 3.0 * (parts.layers + parts.seen + parts.head)
 

@@ -1,13 +1,12 @@
 """GPT-2 pre-training in Keras: the layers of keras-hub's GPT2Backbone, the head on the token embeddings, and the loss.
 
-The keys of a run decide the gelu and the initial weights. This implementation calls the backbone's layers one after the
-other, as the backbone does. So it needs no padding mask, because a window has no padding, and the backward pass can
-compute a layer's activations again. Every backend of Keras can train it.
+The keys of a run decide the gelu and the initial weights. This implementation calls the backbone's layers itself, so it
+needs no padding mask, and the backward pass can compute a layer's activations again. Every backend of Keras can train
+it.
 """
 
 from __future__ import annotations
 
-import math
 from functools import partial
 from typing import Any
 
@@ -17,11 +16,9 @@ from keras_hub.models import GPT2Backbone
 
 from throughline.spec import RunSpec
 from throughline.workloads import Values, in_keras_form
-from throughline.workloads.gpt2 import POSITIONS, SHAPES, Parameters, Shape, padded
+from throughline.workloads.gpt2 import DEVIATION, POSITIONS, SHAPES, Parameters, Shape, padded
 from throughline.workloads.in_keras_form import KerasForm, gelu, through
 
-DEVIATION = 0.02
-"""Standard deviation of the initial weights."""
 PARTS = ["attention_norm", "query", "key", "value", "mix", "feed_norm", "up", "down"]
 """The parts of a layer by their names in the PyTorch implementation, in the order of `of_transformer_layer`."""
 GELU = {"tanh": partial(keras.activations.gelu, approximate=True), "erf": gelu}
@@ -35,14 +32,7 @@ class Gpt2(keras.Layer):  # type: ignore[misc]
     """
 
     def __init__(
-        self,
-        shape: Shape,
-        rows: int,
-        given: Parameters,
-        dropout: float,
-        activation_checkpointing: bool,
-        policy: str,
-        causal: bool = False,
+        self, shape: Shape, rows: int, given: Parameters, dropout: float, recomputes: bool, policy: str, causal: bool
     ) -> None:
         super().__init__(dtype=policy)
         self.gpt2 = GPT2Backbone(
@@ -55,7 +45,7 @@ class Gpt2(keras.Layer):  # type: ignore[misc]
             max_sequence_length=max(POSITIONS, given.sequence_length),
             dtype=policy,
         )
-        residual = DEVIATION / math.sqrt(2 * shape.layers) if given.residual_init == "scaled" else DEVIATION
+        residual = given.residual_deviation(shape.layers)
         drawn = [
             (self.gpt2.token_embedding.embeddings, DEVIATION),  # the backbone's default is 0.01
             (self.gpt2.position_embedding.position_embeddings, given.position_init),
@@ -73,7 +63,7 @@ class Gpt2(keras.Layer):  # type: ignore[misc]
             for layer in self.gpt2.transformer_layers:
                 attention = layer._self_attention_layer
                 attention._compute_attention = partial(attention._compute_attention, use_causal_mask=True)
-        self.activation_checkpointing = activation_checkpointing
+        self.activation_checkpointing = recomputes
         self.built = True
 
     def call(self, batch: dict[str, Any]) -> Any:
@@ -106,17 +96,15 @@ class Gpt2(keras.Layer):  # type: ignore[misc]
 
 class Gpt2InKeras(KerasForm[Parameters, Gpt2]):
     lacks = {
-        "remove_padding": "GPT-2's samples have no padding that could be left out",
         "sharding": "jax and tensorflow, which train this model, keep all states on every rank",
         "tensor_parallel": "keras-hub's layers cannot be cut: every rank computes them whole",
     }
 
     def build(self, spec: RunSpec[Parameters], facts: Values, at: str = "float32") -> Gpt2:
-        given, options = spec.parameters, spec.options
-        rows = padded(facts["vocabulary"])
+        given, rows = spec.parameters, padded(facts["vocabulary"])
+        dropout, recomputes = spec.options.dropout, bool(spec.options.activation_checkpointing)
         causal = in_keras_form.has_causal_kernel()
-        recomputes = bool(options.activation_checkpointing)
-        return Gpt2(SHAPES[spec.model], rows, given, options.dropout, recomputes, at, causal)
+        return Gpt2(SHAPES[spec.model], rows, given, dropout, recomputes, at, causal)
 
     def settings(self, network: Gpt2) -> dict[str, Any]:
         gpt2 = network.gpt2

@@ -6,7 +6,6 @@ their weights transposed: [inputs, outputs].
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import paddle
@@ -17,7 +16,7 @@ from paddle.distributed.fleet.utils import recompute
 from throughline.spec import RunSpec
 from throughline.workloads import Values
 from throughline.workloads.gpt2 import POSITIONS, SHAPES, Parameters, Shape, padded
-from throughline.workloads.in_paddle_form import DEVIATION, DRAWN, PaddleForm, dense
+from throughline.workloads.in_paddle_form import DRAWN, PaddleForm, dense
 
 EPSILON = 1e-5
 """Epsilon of the layer norms."""
@@ -33,7 +32,7 @@ class Gpt2(nn.Layer):  # type: ignore[misc]
         super().__init__()
         self.gelu, self.dropout, self.activation_checkpointing = given.gelu, dropout, activation_checkpointing
         hidden, rows = shape.hidden, max(POSITIONS, given.sequence_length)
-        residual = DEVIATION / math.sqrt(2 * shape.layers) if given.residual_init == "scaled" else DEVIATION
+        residual = given.residual_deviation(shape.layers)
         self.tokens = nn.Embedding(padded(vocabulary), hidden, weight_attr=DRAWN)
         self.positions = nn.Embedding(rows, hidden, weight_attr=nn.initializer.Normal(std=given.position_init))
         self.layers = nn.LayerList([Block(shape, given.gelu, residual) for _ in range(shape.layers)])
@@ -69,9 +68,8 @@ class Block(nn.Layer):  # type: ignore[misc]
 
     def forward(self, hidden: Any, p: float) -> Any:
         normed = self.attention_norm(hidden)
-        three = (
-            projection(normed).reshape([0, 0, self.heads, -1]) for projection in (self.query, self.key, self.value)
-        )
+        projections = self.query, self.key, self.value
+        three = (projection(normed).reshape([0, 0, self.heads, -1]) for projection in projections)
         mixed = F.scaled_dot_product_attention(*three, dropout_p=p, is_causal=True, training=self.training)
         hidden = hidden + F.dropout(self.mix(mixed.flatten(2)), p)
         wide = F.gelu(self.up(self.feed_norm(hidden)), approximate=self.approximate)
@@ -79,10 +77,7 @@ class Block(nn.Layer):  # type: ignore[misc]
 
 
 class Gpt2InPaddle(PaddleForm[Parameters, Gpt2]):
-    lacks = {
-        "remove_padding": "GPT-2's samples have no padding that could be left out",
-        "tensor_parallel": "the implementation in Paddle holds the whole model on each device",
-    }
+    lacks = {"tensor_parallel": "the implementation in Paddle holds the whole model on each device"}
 
     def build(self, spec: RunSpec[Parameters], facts: Values, at: Any = None) -> Gpt2:
         given, options = spec.parameters, spec.options

@@ -5,7 +5,6 @@ A test compares it with Hugging Face's.
 
 from __future__ import annotations
 
-import math
 from functools import partial
 from typing import Any
 
@@ -15,15 +14,15 @@ from torch.nn.functional import gelu, linear
 
 from throughline.spec import RunSpec
 from throughline.workloads import Values
-from throughline.workloads.gpt2 import POSITIONS, SHAPES, Parameters, Shape, padded
+from throughline.workloads.gpt2 import DEVIATION, POSITIONS, SHAPES, Parameters, Shape, padded
 from throughline.workloads.in_torch_attention import Asked, Attention, pin
 from throughline.workloads.in_torch_form import Network, TorchForm
 from throughline.workloads.in_torch_head import ERRORS, HEAD_LOSS, ROWS
 from throughline.workloads.in_torch_operations import MEAN, SHARED, attended, dropped, projected
 from throughline.workloads.in_torch_tensor_parallel import TensorGroup, entered, left, linear_by_rows
 
-EPSILON, DEVIATION = 1e-5, 0.02
-"""Epsilon of the layer norms, and standard deviation of the initial weights."""
+EPSILON = 1e-5
+"""Epsilon of the layer norms."""
 APPROXIMATE = {"tanh": "tanh", "erf": "none"}
 """Map the values of the key `gelu` to PyTorch's names."""
 CUT = {"tokens": 0, "query": 0, "key": 0, "value": 0, "mix": 1, "up": 0, "down": 1}
@@ -75,7 +74,7 @@ class Gpt2(Network):
         self.positions = nn.Embedding(max(POSITIONS, given.sequence_length), shape.hidden)
         self.layers = nn.ModuleList(Block(shape, given.gelu, dropout) for _ in range(shape.layers))
         self.norm = nn.LayerNorm(shape.hidden, EPSILON)
-        residual = DEVIATION / math.sqrt(2 * shape.layers) if given.residual_init == "scaled" else DEVIATION
+        residual = given.residual_deviation(shape.layers)
         deviations = {"positions": given.position_init, "mix": residual, "down": residual}
         for name, module in self.named_modules():
             if isinstance(module, nn.Linear | nn.Embedding):
@@ -123,8 +122,6 @@ class Gpt2(Network):
 
 
 class Gpt2InTorch(TorchForm[Parameters, Gpt2]):
-    lacks = {"remove_padding": "GPT-2's samples have no padding that could be left out"}
-
     def build(self, spec: RunSpec[Parameters], facts: Values, at: torch.device | None = None) -> Gpt2:
         given, options, shape = spec.parameters, spec.options, SHAPES[spec.model]
         network = Gpt2(shape, facts["vocabulary"], given, options.dropout, bool(options.activation_checkpointing))

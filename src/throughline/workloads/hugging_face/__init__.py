@@ -29,6 +29,11 @@ SYNTHETIC_DOCUMENTS = 4
 """So many documents, which are equally long, are in a synthetic sample."""
 IGNORED = -100
 """The label that transformers gives to a position that is not predicted."""
+SPLIT = frozenset({
+    "devices", "nodes", "amp", "bf16", "compile", "gradient_accumulation", "clipping", "activation_checkpointing",
+    "sharding", "hybrid_shard_groups",
+})  # fmt: skip
+"""The features of every implementation."""
 
 
 @dataclass(frozen=True)
@@ -36,27 +41,19 @@ class Parameters(Part):
     task: str = key("what is predicted", choices=configuration.TASKS, asked=False)
     config_sha256: str = key("SHA-256 of the model's config.json", asked=False)
     sequence_length: int = key(
-        "tokens per sample; with `task: mlm` a length in corpus.sequences",
-        default=128,
-        least=8,
-        most=2**20,
-        stated=True,
-        unit="tokens",
-    )
+        "tokens per sample; with `task: mlm` a length in corpus.sequences", default=128, least=8, most=2**20,
+        stated=True, unit="tokens",
+    )  # fmt: skip
     predictions: int = key("masked words per sample at most", default=0, asked=False)
     attention: str = key(
         "with `task: clm`, a token sees all tokens before it in its sample, or only those of its document",
-        default="sample",
-        choices=("sample", "document"),
-        titled=True,
-    )
+        default="sample", choices=("sample", "document"), titled=True,
+    )  # fmt: skip
     attention_kernel: str = key(
         "of `torch`: a kernel of PyTorch, or single products for soft caps and sinks (`default`); or FlexAttention for "
         "windows, documents, soft caps and sinks, on GPUs with `compile`. No GPU has compared the two yet",
-        default="default",
-        choices=("default", "flex"),
-        titled=True,
-    )
+        default="default", choices=("default", "flex"), titled=True,
+    )  # fmt: skip
 
 
 def data_of(parameters: Parameters) -> tuple[Workload[Any], Any]:
@@ -96,16 +93,9 @@ class HuggingFace(Workload[Parameters]):
     models = tuple(configuration.SHAPES)
     parameters = Parameters
     libraries = {
-        "transformers": frozenset({
-            "devices", "nodes", "amp", "bf16", "compile", "gradient_accumulation", "clipping",
-            "activation_checkpointing", "sharding", "hybrid_shard_groups",
-        }),
-        "torch": frozenset({
-            "devices", "nodes", "amp", "bf16", "compile", "gradient_accumulation", "clipping",
-            "activation_checkpointing", "sharding", "hybrid_shard_groups", "expert_parallel", "reduce_dtype",
-            "selective", "tensor_parallel", "fp8", "rowwise",
-        }),
-    }  # fmt: skip
+        "transformers": SPLIT,
+        "torch": SPLIT | {"expert_parallel", "reduce_dtype", "selective", "tensor_parallel", "fp8", "rowwise"},
+    }
     no_form = {"mxnet": "it is transformers' own model, which hf-loop and hf-trainer train"}
     units = {"tokens": lambda parameters: float(parameters.sequence_length)}
     data = "corpus"
@@ -127,24 +117,22 @@ class HuggingFace(Workload[Parameters]):
         most = configuration.positions(configuration.read(model.file))
         if most is not None and sequence_length > most:
             raise ValueError(f"sequence_length = {sequence_length}: {model} is made for {most} tokens at most")
-        own, rows = section.own_tokenizer if section else None, configuration.vocabulary(configuration.read(model.file))
-        if own and rows is not None:
-            own.check_model(str(model), rows)
-            _ = own.end if model.task == "clm" else own.check_pairs()
+        rows = configuration.vocabulary(configuration.read(model.file))
+        if section and section.own_tokenizer and rows is not None:
+            section.own_tokenizer.check_model(str(model), rows)
+            _ = section.own_tokenizer.end if model.task == "clm" else section.own_tokenizer.check_pairs()
         masked = bert.WORKLOAD.complete(values, section) if model.task == "mlm" else {}
         return {"task": model.task, "config_sha256": model.sha256, **masked}
 
     def content(self, spec: RunSpec[Parameters]) -> dict[str, Any]:
         """Return the content of the model's config.json. In a rank, the specification has it already."""
-        content: dict[str, Any] | None = spec.content
-        return configuration.content(spec.model, spec.parameters.config_sha256) if content is None else content
+        return spec.content or configuration.content(spec.model, spec.parameters.config_sha256)
 
     def lacks_form(self, spec: RunSpec[Parameters], library: str) -> str | None:
         if library != "torch":
-            kind = part(self.content(spec))["model_type"]
-            together = spec.parameters.attention == "document" and kind not in MASKED
-            unknown = "transformers' model of this architecture is not known to keep documents apart"
-            return unknown if together else super().lacks_form(spec, library)
+            if spec.parameters.attention == "document" and part(self.content(spec))["model_type"] not in MASKED:
+                return "transformers' model of this architecture is not known to keep documents apart"
+            return super().lacks_form(spec, library)
         try:
             self._ours(spec)
         except configuration.NotOurs as reason:
@@ -238,11 +226,9 @@ class HuggingFace(Workload[Parameters]):
         """Count the pairs of tokens that see each other, if documents do not; and for masked words what BERT counts."""
         if "tokens" not in rows:
             return bert.WORKLOAD.counts(rows)
-        return (
-            (int(positions_in_documents(rows).sum(dtype="int64")) + rows["tokens"][:, :-1].size,)
-            if "end_of_text" in rows
-            else ()
-        )
+        if "end_of_text" not in rows:
+            return ()
+        return (int(positions_in_documents(rows).sum(dtype="int64")) + rows["tokens"][:, :-1].size,)
 
     def counted(self, sums: tuple[int, ...], samples: int, spec: RunSpec[Parameters]) -> dict[str, float]:
         if spec.parameters.task == "mlm":
@@ -265,16 +251,17 @@ class HuggingFace(Workload[Parameters]):
 
     def memory(self, spec: RunSpec[Parameters], gpu: bool) -> Memory | None:
         """Return the memory of our own step. With `options.expert_parallel` there is no prediction yet, nor in fp8."""
-        counted = spec.framework == "torch" and spec.precision in memory.BYTES and spec.options.expert_parallel == 1
-        if not counted or self.lacks_form(spec, "torch"):
+        predicts = spec.framework == "torch" and spec.precision in memory.BYTES and spec.options.expert_parallel == 1
+        if not predicts or self.lacks_form(spec, "torch"):
             return None
         return memory.predicted(self.architecture(spec), spec, gpu)
 
     def decoder(self, spec: RunSpec[Parameters]) -> Decoder | None:
         """Return the model's FLOPs by parts; None if it is no decoder or its FLOPs are not known, or depend on data."""
         given = spec.parameters
-        known = given.task == "clm" and given.attention == "sample"
-        return work.decoder(self.content(spec), given.sequence_length) if known else None
+        if given.task != "clm" or given.attention != "sample":
+            return None
+        return work.decoder(self.content(spec), given.sequence_length)
 
     def _flops(self, spec: RunSpec[Parameters], causal: bool) -> float | str:
         given, batch = spec.parameters, spec.size.batch_per_replica
@@ -304,16 +291,15 @@ class HuggingFace(Workload[Parameters]):
             "clm": "; the last one has no next word, and no loss",
             "mlm": f", as transformers computes it, though at most {given.predictions} are predicted",
         }
-        attention = (
-            f"full: each of the {given.sequence_length} positions counts as attending to all. For a decoder, "
-            "mfu_causal counts only the pairs of positions that its mask and its sliding window let through"
-        )
-        if given.attention == "document":
-            attention = "only the pairs of tokens that see each other: of the same document, none later"
+        attention = {
+            "sample": f"full: each of the {given.sequence_length} positions counts as attending to all. For a decoder, "
+            "mfu_causal counts only the pairs of positions that its mask and its sliding window let through",
+            "document": "only the pairs of tokens that see each other: of the same document, none later",
+        }
         return {
             "flops": "3 x forward, a multiply-add is 2; matrix products only, from the numbers of config.json: no "
             "embedding look-ups, norms, rotary embeddings, softmax, loss or optimizer",
-            "attention": attention,
+            "attention": attention[given.attention],
             "tokens": f"a sample has {given.sequence_length} tokens",
             "head_positions": f"the vocabulary head on all {given.sequence_length} positions{head[given.task]}",
         }

@@ -137,11 +137,10 @@ class Layer:
     def shapes(self) -> Shapes:
         """Return the shapes of the layer's parameters by their names in transformers."""
         hidden, query, key, inner = self.hidden, self.query_width, self.key_width, self.intermediate
+        attention = {"q": (query, hidden), "k": (key, hidden), "v": (key, hidden)}
+        feed = {"gate": (inner, hidden), "up": (inner, hidden)}
         if self.packed:
             attention, feed = {"qkv": (query + 2 * key, hidden)}, {"gate_up": (2 * inner, hidden)}
-        else:
-            attention = {"q": (query, hidden), "k": (key, hidden), "v": (key, hidden)}
-            feed = {"gate": (inner, hidden), "up": (inner, hidden)}
         matrices = {f"self_attn.{name}": shape for name, shape in (attention | {"o": (hidden, query)}).items()}
         if not self.experts:
             matrices |= {f"mlp.{name}": shape for name, shape in (feed | {"down": (hidden, inner)}).items()}
@@ -151,9 +150,8 @@ class Layer:
         if self.sinks:
             shapes["self_attn.sinks"] = (self.heads,)
         if self.head_norms != "none":
-            each = self.head_norms == "each"
-            shapes["self_attn.q_norm.weight"] = (self.head_dim if each else query,)
-            shapes["self_attn.k_norm.weight"] = (self.head_dim if each else key,)
+            widths = (self.head_dim, self.head_dim) if self.head_norms == "each" else (query, key)
+            shapes["self_attn.q_norm.weight"], shapes["self_attn.k_norm.weight"] = ((width,) for width in widths)
         if self.experts:
             shapes |= {f"mlp.{name}": shape for name, shape in self.experts.shapes(hidden).items()}
         return shapes | {f"{name}.weight": (hidden,) for name in NORMS[self.norms] if name}
@@ -167,7 +165,6 @@ class Layer:
         return total - 3 * idle * self.hidden * experts.intermediate if experts else total
 
     def pairs(self, sequence_length: int) -> int:
-        """Return how many pairs of positions the causal mask and the window let through."""
         return causal_pairs(sequence_length, self.window)
 
 
@@ -334,8 +331,8 @@ def _experts(given: Content, number: int) -> Experts | None:
     if kind == "mixtral":
         return Experts(count, given["num_experts_per_tok"], given["intermediate_size"], True)
     if kind == "gpt_oss":
-        activation = {"limit": given["swiglu_limit"], "alpha": given["swiglu_alpha"]}
-        return Experts(count, given["num_experts_per_tok"], given["intermediate_size"], False, **activation)
+        limit, alpha = given["swiglu_limit"], given["swiglu_alpha"]
+        return Experts(count, given["num_experts_per_tok"], given["intermediate_size"], False, limit=limit, alpha=alpha)
     if kind not in ("qwen2_moe", "qwen3_moe") or not count:
         return None
     if number in (given.get("mlp_only_layers") or ()) or (number + 1) % given["decoder_sparse_step"]:

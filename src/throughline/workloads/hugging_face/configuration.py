@@ -43,8 +43,7 @@ class Model(Described):
 
 @dataclass(frozen=True)
 class Shape:
-    """A published model: the task for which it is trained, its number of parameters, and its place on
-    huggingface.co."""
+    """A published model: its task, its number of parameters, and its place on huggingface.co."""
 
     task: str
     parameters: int
@@ -111,9 +110,9 @@ def _refuse_code(path: Path, content: Mapping[str, Any]) -> None:
     """Raise ValueError if the file names code that the training would need or run. `auto_map` is left out where
     transformers has the architecture itself."""
     kind, named = content["model_type"], _code(content)
-    known = library.architecture(kind) is not None
-    if refused := sorted(named - {"auto_map"} if known else named):
-        has = "this architecture: take the key out" if known else f"no architecture {kind!r}"
+    in_library = library.architecture(kind) is not None
+    if refused := sorted(named - {"auto_map"} if in_library else named):
+        has = "this architecture: take the key out" if in_library else f"no architecture {kind!r}"
         raise ValueError(
             f"{path} has {refused[0]}, which names code beside the library's own; such code is never run. "
             f"transformers {library.version()} has {has}"
@@ -145,17 +144,14 @@ def positions(content: Mapping[str, Any]) -> int | None:
 
 def content(model: str, digest: str) -> dict[str, Any]:
     """Read the config.json of a model. Raise UserError if the file is unknown or no longer has this SHA-256."""
-    if model in SHAPES:
-        path = of_shape(model).file
-    else:
-        known = handover.get("models", {})  # specifications hold no paths
-        if digest not in known:
-            raise UserError(
-                f"the config.json of {model} is not known here",
-                why="a specification holds its name and its SHA-256; the path comes from the configuration",
-                next_step="start the run through snakemake",
-            )
-        path = Path(known[digest])
+    paths = {digest: of_shape(model).file} if model in SHAPES else handover.get("models", {})
+    if digest not in paths:
+        raise UserError(
+            f"the config.json of {model} is not known here",
+            why="a specification holds its name and its SHA-256; the path comes from the configuration",
+            next_step="start the run through snakemake",
+        )
+    path = Path(paths[digest])
     if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != digest:
         raise UserError(
             f"{path} is not the file with which the run was planned",

@@ -3,12 +3,9 @@
 A config.json says what a layer computes (`architecture.py`), and `in_torch_layer.py` computes it. Parameters have the
 names and shapes that they have in transformers. A test compares losses and gradients with transformers' own models.
 
-There is no pipeline parallelism (each device has some of the layers) and no context parallelism (each device has some
-of a sample's tokens). So the largest models can be measured in a worse layout than the one they are trained in. Llama
-3.1 405B needs 16 bytes a parameter, 6.5 TB, for weights, gradients and states alone: 82 GPUs of 80 GB. Here it can only
-be split by `sharding: full_shard` and by `tensor_parallel` within a node, so every device gathers its part of all
-layers in each pass, over the network. Programs that split it into stages send the states of a few layers' borders
-instead. And a sample has to fit one replica: 128k tokens do not.
+There is no pipeline parallelism and no context parallelism, so a sample has to fit one replica: 128k tokens do not. The
+largest models, such as Llama 3.1 405B (6.5 TB for weights, gradients and states), can only be split by `sharding:
+full_shard` and `tensor_parallel`: every device gathers its part of all layers in each pass, over the network.
 """
 
 from __future__ import annotations
@@ -56,9 +53,8 @@ class Decoder(Network):
         self.model: Any = nn.Module()
         self.model.embed_tokens = nn.Embedding(made.vocabulary, made.hidden)
         self.model.norm = Norm(made.hidden, made.layers[0])
-        self.model.layers = nn.ModuleList(
-            Block(layer, activation_checkpointing == "selective") for layer in made.layers
-        )
+        selective = activation_checkpointing == "selective"
+        self.model.layers = nn.ModuleList(Block(layer, selective) for layer in made.layers)
         self.lm_head = None if made.tied else nn.Linear(made.hidden, made.vocabulary, bias=False)
         shape = len(made.tables), 2, sequence_length, len(made.tables[0].values)
         self.angles = nn.Buffer(torch.empty(shape, dtype=torch.float64), persistent=False)
@@ -130,12 +126,10 @@ class Decoder(Network):
 
     def documents(self, position_ids: Tensor | None, bounds: Tensor | None) -> Tensor | None:
         """Return what tells a layer the documents apart (see `Block`)."""
-        if position_ids is None:
-            return None
-        if bounds is None or not self.several_lengths:
-            return (position_ids == 0).cumsum(1)
-        self.of_any_length(bounds)
-        return bounds
+        if bounds is not None and self.several_lengths:
+            self.of_any_length(bounds)
+            return bounds
+        return None if position_ids is None else (position_ids == 0).cumsum(1)
 
     def keeps_scores(self) -> bool:
         """True if the loss is computed from the scores of all positions at once: on a CPU, and where ranks share a
@@ -188,8 +182,7 @@ class HuggingFaceInTorch(TorchForm[Parameters, Decoder]):
             raise Unsupported(reason)
         made = WORKLOAD.architecture(spec)
         options, tokens = spec.options, spec.size.batch_per_replica * spec.parameters.sequence_length
-        if tokens % options.tensor_parallel:
-            ranks = options.tensor_parallel
+        if tokens % (ranks := options.tensor_parallel):
             raise Unsupported(f"options.tensor_parallel: {ranks} ranks cannot have equal parts of {tokens} tokens")
         if options.expert_parallel > 1:
             _refuse_experts(made, options.expert_parallel)
@@ -239,25 +232,22 @@ class HuggingFaceInTorch(TorchForm[Parameters, Decoder]):
         return frozenset(ranks.dimensions)
 
     def settings(self, network: Decoder) -> dict[str, Any]:
-        made, tied = network.made, network.made.tied
-        in_parts = (
-            "" if network.keeps_scores() else f"; {ROWS:,} at a time, with their gradients, and no scores are kept"
-        )
+        made = network.made
+        table = "sharing the token embeddings" if made.tied else "with a table of its own"
+        in_parts = f"; {ROWS:,} at a time, with their gradients, and no scores are kept" * (not network.keeps_scores())
         settings = {
             "parameters": made.parameters,
             "architecture": f"{made.kind}, our own step",
             "vocabulary_rows": made.vocabulary,
-            "vocabulary_head": "all positions but the last, "
-            + ("sharing the token embeddings" if tied else "with a table of its own")
-            + in_parts,
+            "vocabulary_head": f"all positions but the last, {table}{in_parts}",
             "norm_epsilon": made.epsilon,
             "attention": network.attention and _words(network.attention, made),
             "dropout": [],
             "loss": "mean over the predicted words, of each replica",
         }
         if holders := network.holders:
-            travel = f"each of {holders.size} ranks holds a part, and tokens travel by all-to-all; none is dropped"
-            settings["experts"] = travel
+            words = f"each of {holders.size} ranks holds a part, and tokens travel by all-to-all; none is dropped"
+            settings["experts"] = words
         if fp8 := made.layers[0].fp8:
             settings["products"] = in_torch_fp8.WORDS[fp8]
         if network.unused:

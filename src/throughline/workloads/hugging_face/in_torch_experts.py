@@ -3,10 +3,9 @@
 The tokens are sorted by their experts, so that each expert multiplies one block of rows. On a GPU one grouped product
 does this for all experts, and its shapes do not depend on the routing, so nothing waits for the device.
 
-With expert parallelism (Lepikhin et al. 2021, GShard), ranks share the experts of every layer. Every rank has its own
-samples. It sends each token to the ranks that hold the experts which the token takes, and gets the results back: two
-exchanges of rows in the forward pass, and two in the backward pass. The ranks first tell each other how many rows they
-send, and a device waits once for these numbers in each layer.
+With expert parallelism (Lepikhin et al. 2021, GShard), ranks share the experts of every layer. A rank sends each of its
+tokens to the ranks that hold the token's experts, and gets the results back: two exchanges of rows in each pass. The
+ranks first tell each other how many rows they send, and a device waits once for these numbers in each layer.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ class GatedExperts(nn.Module):
 
 
 class ClampedExperts(GatedExperts):
-    """The experts of gpt_oss: biases, gate and up in turn, both clamped, and one is added to up."""
+    """The experts of gpt_oss: biases, gate and up in turn, both clamped, and 1 is added to up."""
 
     def forward(self, rows: Tensor, numbers: Tensor, ends: Tensor, ranks: TensorGroup | None = None) -> Tensor:
         kind, limit = rows.dtype, self.limit

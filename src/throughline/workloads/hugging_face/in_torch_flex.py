@@ -26,9 +26,7 @@ def refuse(at: torch.device, compiles: bool) -> None:
     if at.type == "cpu":
         raise Unsupported("attention_kernel: PyTorch's FlexAttention has no backward pass on a CPU")
     if not compiles:
-        raise Unsupported(
-            "attention_kernel: FlexAttention stores all scores unless it is compiled; set options.compile"
-        )
+        raise Unsupported("attention_kernel: FlexAttention stores all scores unless compiled; set options.compile")
 
 
 def block_mask(window: int | None, documents: Tensor | None, length: int, at: torch.device) -> BlockMask:
@@ -71,7 +69,7 @@ def attended(query: Tensor, key: Tensor, value: Tensor, sinks: Tensor | None, la
         assert layer.softcap is not None
         return layer.softcap * torch.tanh(score / layer.softcap)
 
-    found: Any = flex_attention(
+    mixed, aux = flex_attention(
         query,
         key,
         value,
@@ -79,10 +77,9 @@ def attended(query: Tensor, key: Tensor, value: Tensor, sinks: Tensor | None, la
         block_mask=mask,
         scale=layer.scale,
         enable_gqa=query.shape[1] != key.shape[1],
-        return_aux=None if sinks is None else AuxRequest(lse=True),
+        return_aux=AuxRequest(lse=sinks is not None),
     )
     if sinks is None:
-        mixed: Tensor = found
         return mixed
-    mixed, sums = found[0], found[1].lse
-    return mixed * torch.sigmoid(sums - sinks.to(sums.dtype)[:, None])[..., None].to(mixed.dtype)
+    assert aux.lse is not None  # asked for
+    return mixed * torch.sigmoid(aux.lse - sinks.to(aux.lse.dtype)[:, None])[..., None].to(mixed.dtype)

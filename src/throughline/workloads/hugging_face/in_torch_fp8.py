@@ -42,9 +42,13 @@ class Product(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         hidden, *matrices = ctx.saved_tensors
         by_rows = ctx.by_rows
-        rows, columns = _both(gradient, FORWARD if by_rows else BACKWARD, by_rows)
-        to_hidden = times(rows, _turned(_whole(matrices), by_rows), fast=by_rows)
-        whole = times(columns, _turned(hidden, by_rows), fast=by_rows)
+        if by_rows:
+            rows, columns = scaled_by_row(gradient, FORWARD), scaled_by_row(gradient.t(), FORWARD)
+        else:
+            rows = scaled(gradient, BACKWARD)
+            columns = rows[0].t(), rows[1]
+        to_hidden = times(rows, _transposed(_whole(matrices), by_rows), fast=by_rows)
+        whole = times(columns, _transposed(hidden, by_rows), fast=by_rows)
         return None, to_hidden, *torch.split(whole, [len(matrix) for matrix in matrices])
 
 
@@ -52,20 +56,12 @@ def _whole(matrices: list[Tensor] | tuple[Tensor, ...]) -> Tensor:
     return matrices[0] if len(matrices) == 1 else torch.cat(tuple(matrices))
 
 
-def _turned(values: Tensor, by_rows: bool) -> Scaled:
+def _transposed(values: Tensor, by_rows: bool) -> Scaled:
     """Return the transposed values in e4m3."""
     if by_rows:
         return scaled_by_row(values.t(), FORWARD)
     cast, scale = scaled(values, FORWARD)
     return cast.t(), scale
-
-
-def _both(values: Tensor, dtype: torch.dtype, by_rows: bool) -> tuple[Scaled, Scaled]:
-    """Return the values in fp8, and transposed."""
-    if by_rows:
-        return scaled_by_row(values, dtype), scaled_by_row(values.t(), dtype)
-    cast, scale = scaled(values, dtype)
-    return (cast, scale), (cast.t(), scale)
 
 
 PRODUCT: Callable[..., Tensor] = Product.apply

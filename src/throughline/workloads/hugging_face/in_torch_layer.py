@@ -59,48 +59,55 @@ class Output(nn.Linear):
     """The product whose result is added to the residual. Ranks add up their parts of it, and each keeps its rows."""
 
     ranks: TensorGroup | None = None
-    fp8: str | None = None
+
+    def __init__(self, inputs: int, layer: Layer, name: str) -> None:
+        super().__init__(inputs, layer.hidden, name in layer.biased)
+        self.fp8 = layer.fp8
 
     def forward(self, part: Tensor) -> Tensor:
-        weight = self.weight
-        whole = product(part, [weight], self.fp8) if self.fp8 else linear(part, weight)
+        whole = product(part, [self.weight], self.fp8) if self.fp8 else linear(part, self.weight)
         if self.ranks:
             whole = scattered(whole.flatten(0, -2), self.ranks)
         return whole if self.bias is None else whole + entered(self.bias, self.ranks).to(whole.dtype)
 
 
-def projected(hidden: Tensor, projections: list[nn.Linear], fp8: str | None) -> Tensor:
-    """Return one product of hidden with the matrices of several projections side by side, and with their biases."""
-    weights, kind = [projection.weight for projection in projections], hidden.dtype
-    biases = [projection.bias.to(kind) for projection in projections if projection.bias is not None]
-    bias = torch.cat(biases) if biases else None
-    if fp8:
-        result = product(hidden, weights, fp8)
-        return result if bias is None else result + bias
-    cast = [weight.to(kind) for weight in weights]
-    return linear(hidden, cast[0] if len(cast) == 1 else torch.cat(cast), bias)
+class Projections(nn.Module):
+    """Linear layers of hidden states, by the names and widths of their results, which are computed as one product."""
+
+    ranks: TensorGroup | None = None
+
+    def __init__(self, layer: Layer, widths: dict[str, int]) -> None:
+        super().__init__()
+        self.layer, self.names = layer, [f"{name}_proj" for name in widths]
+        for name, width in widths.items():
+            self.add_module(f"{name}_proj", nn.Linear(layer.hidden, width, name in layer.biased))
+
+    def projected(self, hidden: Tensor) -> Tensor:
+        """Return the results side by side."""
+        layers: list[Any] = [self.get_submodule(name) for name in self.names]
+        biases = [layer.bias.to(hidden.dtype) for layer in layers if layer.bias is not None]
+        bias = torch.cat(biases) if biases else None
+        if self.layer.fp8:
+            result = product(hidden, [layer.weight for layer in layers], self.layer.fp8)
+            return result if bias is None else result + bias
+        weights = [layer.weight.to(hidden.dtype) for layer in layers]
+        return linear(hidden, weights[0] if len(weights) == 1 else torch.cat(weights), bias)
 
 
-class Attention(nn.Module):
+class Attention(Projections):
     """Causal attention: every position sees itself and the positions before it, or the last ones in its window.
 
     grouped: its kernel takes fewer heads of keys and values than of queries; otherwise they are repeated for it.
     """
 
-    ranks: TensorGroup | None = None
     grouped = True
 
     def __init__(self, layer: Layer) -> None:
-        super().__init__()
-        query, key, self.layer = layer.query_width, layer.key_width, layer
+        query, key = layer.query_width, layer.key_width
+        super().__init__(layer, {"qkv": query + 2 * key} if layer.packed else {"q": query, "k": key, "v": key})
         if layer.sinks:
             self.sinks = nn.Parameter(torch.empty(layer.heads))
-        widths = {"qkv": query + 2 * key} if layer.packed else {"q": query, "k": key, "v": key}
-        self.projections = [f"{name}_proj" for name in widths]
-        for name, width in widths.items():
-            self.add_module(f"{name}_proj", nn.Linear(layer.hidden, width, name in layer.biased))
-        self.o_proj = Output(query, layer.hidden, "o" in layer.biased)
-        self.o_proj.fp8 = layer.fp8
+        self.o_proj = Output(query, layer, "o")
         if layer.head_norms != "none":
             over_all = layer.head_norms == "all"
             self.q_norm = Norm(query if over_all else layer.head_dim, layer, over_all)
@@ -110,7 +117,7 @@ class Attention(nn.Module):
         layer = self.layer
         if self.ranks:
             hidden = gathered(hidden, self.ranks).view(-1, angles.shape[1], layer.hidden)
-        both = projected(hidden, [self.get_submodule(name) for name in self.projections], layer.fp8)  # type: ignore[misc]
+        both = self.projected(hidden)
         share = both.shape[-1] // (layer.heads + 2 * layer.kv_heads)  # the width of a head, or of a rank's part of it
         query, key, value = torch.split(both, [share * n for n in (layer.heads, layer.kv_heads, layer.kv_heads)], -1)
         if layer.head_norms == "all":
@@ -125,23 +132,14 @@ class Attention(nn.Module):
         return result
 
 
-class FeedForward(nn.Module):
-    ranks: TensorGroup | None = None
-
+class FeedForward(Projections):
     def __init__(self, layer: Layer) -> None:
-        super().__init__()
-        hidden, inner, self.layer = layer.hidden, layer.intermediate, layer
-        widths = {"gate_up": 2 * inner} if layer.packed else {"gate": inner, "up": inner}
-        self.projections = [f"{name}_proj" for name in widths]
-        for name, width in widths.items():
-            self.add_module(f"{name}_proj", nn.Linear(hidden, width, name in layer.biased))
-        self.down_proj = Output(inner, hidden, "down" in layer.biased)
-        self.down_proj.fp8 = layer.fp8
+        inner = layer.intermediate
+        super().__init__(layer, {"gate_up": 2 * inner} if layer.packed else {"gate": inner, "up": inner})
+        self.down_proj = Output(inner, layer, "down")
 
     def forward(self, hidden: Tensor) -> Tensor:
-        hidden = gathered(hidden, self.ranks) if self.ranks else hidden
-        both = projected(hidden, [self.get_submodule(name) for name in self.projections], self.layer.fp8)  # type: ignore[misc]
-        gate, up = both.chunk(2, -1)
+        gate, up = self.projected(gathered(hidden, self.ranks) if self.ranks else hidden).chunk(2, -1)
         result: Tensor = self.down_proj(activated(gate, self.layer.activation) * up)
         return result
 
@@ -149,10 +147,9 @@ class FeedForward(nn.Module):
 class Block(nn.Module):
     """A layer of states [B, S, H]. If ranks share a replica, each has its rows [B x S / ranks, H] of the states.
 
-    angles: cosines and sines [2, S, pairs]. documents: those of a sample do not see each other. [B, S]: the number of
-    each token's document; or [documents + 1]: where they begin if all samples lie in a row, and where the last one
-    ends, for FlashAttention; or the mask of FlexAttention, which has the layer's window as well. selective: products
-    and attention are kept for the backward pass, which computes all else again.
+    angles: cosines and sines [2, S, pairs]. documents: the number of each token's document [B, S]; or, for
+    FlashAttention over samples in a row, where documents begin and the last one ends [documents + 1]; or the mask of
+    FlexAttention, with the layer's window. selective: products and attention are kept for the backward pass.
     """
 
     def __init__(self, layer: Layer, selective: bool) -> None:
@@ -184,8 +181,7 @@ class Block(nn.Module):
 
 
 def _keep_products() -> Any:
-    made: Any = create_selective_checkpoint_contexts  # it has no types
-    return made(KEPT)
+    return create_selective_checkpoint_contexts(KEPT)  # type: ignore[no-untyped-call]
 
 
 def rotated(heads: Tensor, angles: Tensor) -> Tensor:

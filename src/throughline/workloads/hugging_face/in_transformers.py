@@ -30,8 +30,7 @@ CLASSES: dict[str, Any] = {
 }
 
 OUTER = "model."
-"""What the names of parameters begin with here, before their names in transformers, which are those of our own
-implementation."""
+"""What stands here before the names of parameters in transformers, which are those of our own implementation."""
 
 
 def _config(spec: RunSpec[Parameters]) -> Any:
@@ -80,9 +79,9 @@ def _kinds(config: Any) -> dict[str, Any]:
 
 def _with_head(config: Any, text: Any) -> Callable[[Any], Any] | None:
     """Return what makes the language model of one for images and text, where it has no entry of its own."""
-    own = CLASSES["clm"].get(type(config), None)
-    if own and own.config_class is type(text):
-        return own  # type: ignore[no-any-return]
+    kind = CLASSES["clm"].get(type(config), None)
+    if kind and kind.config_class is type(text):
+        return kind  # type: ignore[no-any-return]
     writes = modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING.get(type(config), None)
     base = modeling_auto.MODEL_MAPPING.get(type(text), None)
     return partial(WithHead, base) if writes and base else None
@@ -115,10 +114,9 @@ def _dropouts(config: Any) -> dict[str, float]:
 
 
 def inputs(entries: int | None, segments: bool, **batch: Tensor) -> dict[str, Tensor]:
-    """Return the arguments of the model's forward pass, labels included, from the tensors of a batch.
+    """Return the arguments of the model's forward pass, labels included. `segments`: the model distinguishes segments.
 
-    entries: the size of the model's vocabulary if the data's is larger, otherwise None. segments: True if the model
-    distinguishes segments. Where position_ids begin anew, the library masks what lies before.
+    entries: the size of the model's vocabulary if the data's is larger, otherwise None.
     """
     ids = _below(entries, batch["input_ids"].long())
     given = {"input_ids": ids, "labels": _below(entries, batch["labels"].long()) if "labels" in batch else ids}
@@ -145,12 +143,12 @@ class HuggingFaceInTransformers(TransformersForm[Parameters]):
                 setattr(config, name, 0.0)
         with torch.device(at or "cpu"):
             model = kind(config)
-        activation_checkpointing = bool(spec.options.activation_checkpointing)
-        if activation_checkpointing and not model.supports_gradient_checkpointing:
+        recompute = bool(spec.options.activation_checkpointing)
+        if recompute and not model.supports_gradient_checkpointing:
             raise Unsupported(f"{type(model).__name__} of transformers cannot recompute activations")
         entries = config.vocab_size if (facts.get("vocabulary") or 0) > config.vocab_size else None
         given = partial(inputs, entries, bool(getattr(config, "type_vocab_size", 0)))
-        network = Pretrained(model.float(), given, activation_checkpointing)
+        network = Pretrained(model.float(), given, recompute)
         network.unused = library.unused(WORKLOAD.content(spec))
         return network
 

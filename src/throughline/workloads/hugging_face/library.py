@@ -32,8 +32,7 @@ TYPES: dict[str, tuple[tuple[type, ...], str]] = {
 
 @cache
 def _file() -> dict[str, Any]:
-    made: dict[str, Any] = json.loads(resource(FILE).read_text(encoding="utf-8"))
-    return made
+    return dict(json.loads(resource(FILE).read_text(encoding="utf-8")))
 
 
 def version() -> str:
@@ -42,27 +41,26 @@ def version() -> str:
 
 def architecture(kind: str) -> dict[str, Any] | None:
     """Return what `checks/transformers_defaults.py` says of an architecture; None if the library has no such one."""
-    known: dict[str, Any] | None = _file()["architectures"].get(kind)
-    return known
+    return _file()["architectures"].get(kind)  # type: ignore[no-any-return]
 
 
 def part(content: Content) -> Content:
     """Return the part of a config.json that describes the language model, or all of it, with its own model_type."""
     kind, inner = content["model_type"], content.get("text_config")
-    known = (architecture(kind) or {}).get("text")
+    of_text = (architecture(kind) or {}).get("text")
     if isinstance(inner, dict):
-        return {"model_type": known or kind, **inner}
-    return {**content, "model_type": known} if known else content
+        return {"model_type": of_text or kind, **inner}
+    return {**content, "model_type": of_text} if of_text else content
 
 
 def language_model(content: Content) -> dict[str, Any]:
     """Return the part of the language model with the library's names of keys, and its defaults."""
     stated = part(content)
-    known = architecture(stated["model_type"]) or {}
-    aliases, keys = known.get("aliases", {}), known.get("keys", {})
-    given = {aliases.get(key, key): default for key, (_, default) in keys.items()}
+    described = architecture(stated["model_type"]) or {}
+    aliases = described.get("aliases", {})
+    given = {aliases.get(key, key): default for key, (_, default) in described.get("keys", {}).items()}
     given |= {aliases.get(key, key): value for key, value in stated.items()}
-    return {"rotary_default": known["rotary"], **given} if "rotary" in known else given
+    return {"rotary_default": described["rotary"], **given} if "rotary" in described else given
 
 
 def readable(content: Content) -> dict[str, Any]:
@@ -87,10 +85,10 @@ def unused(content: Content) -> str | None:
 def mistake(content: Content) -> str | None:
     """Return which value of the language model has another type than the library takes, or does not fit another."""
     stated = part(content)
-    known = (architecture(stated["model_type"]) or {}).get("keys", {})
+    keys = (architecture(stated["model_type"]) or {}).get("keys", {})
     for key, value in stated.items():
-        if said := _wrong(key, value, known.get(key, ("any", None))[0]):
-            return f"{key} = {_short(value)}, and {said} is needed"
+        if needed := _wrong(key, value, keys.get(key, ("any", None))[0]):
+            return f"{key} = {_short(value)}, and {needed} is needed"
     return _misfit(stated, language_model(content))
 
 

@@ -36,8 +36,7 @@ def predicted(made: Architecture, spec: RunSpec, gpu: bool) -> Memory:
         whole = sum(blocks) if options.sharding == "shard_grad_op" else 2 * max(blocks)
         gathered = (whole * sent + max(blocks) * 4 + outside * 4) / ranks
     by_layer = [_layer_activations(layer, tokens, half, ranks, gpu) for layer in made.layers]
-    inputs = tokens / ranks * made.hidden * half
-    activations = sum(by_layer)
+    inputs, activations = tokens / ranks * made.hidden * half, sum(by_layer)
     if options.activation_checkpointing is True:
         activations = inputs * len(made.layers)
     elif options.activation_checkpointing == "selective":
@@ -73,11 +72,9 @@ def _cast(layer: Layer, half: int) -> float:
     """Return the bytes of the weights that are cast, or laid side by side for one product."""
     if half < 4:
         return half * float(sum(math.prod(shape) for shape in layer.shapes().values() if len(shape) > 1))
-    side_by_side = () if layer.packed else ("q_proj", "k_proj", "v_proj", "mlp.gate_proj", "mlp.up_proj")
+    side_by_side = () if layer.packed else ("q_proj.w", "k_proj.w", "v_proj.w", "mlp.gate_proj.w", "mlp.up_proj.w")
     named = layer.shapes().items()
-    return 4.0 * sum(
-        math.prod(shape) for name, shape in named if any(f"{part}.weight" in name for part in side_by_side)
-    )
+    return 4.0 * sum(math.prod(shape) for name, shape in named if any(part in name for part in side_by_side))
 
 
 def _layer_products(layer: Layer, tokens: int, half: int, ranks: int) -> float:

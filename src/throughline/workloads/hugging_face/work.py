@@ -62,8 +62,7 @@ def forward(content: Content, task: str, length: int, batch: int) -> Decoder:
 
 
 def of_parts(made: architecture.Architecture, length: int) -> Decoder:
-    """Return the FLOPs of a decoder whose architecture our own step knows. Of a mixture, each token is multiplied with
-    the experts that it takes."""
+    """Return the FLOPs of an architecture. Of a mixture, each token is multiplied with the experts that it takes."""
     matrices = sum(layer.multiplied() for layer in made.layers)
     tables = made.vocabulary * made.hidden * (1 if made.tied else 2)
     return Decoder(
@@ -82,12 +81,8 @@ def attention(made: architecture.Architecture, pairs: list[float]) -> float:
 
 def _from_numbers(given: Content, task: str, length: int, batch: int) -> Decoder:
     """Return the FLOPs by the numbers of a file, with the library's defaults."""
-    kind, hidden, layers = (
-        given["model_type"],
-        _first(given, "hidden_size", "n_embd"),
-        _first(given, "num_hidden_layers", "n_layer"),
-    )
-    heads = _first(given, "num_attention_heads", "n_head")
+    kind, hidden = given["model_type"], _first(given, "hidden_size", "n_embd")
+    layers, heads = _first(given, "num_hidden_layers", "n_layer"), _first(given, "num_attention_heads", "n_head")
     head_dim = int(given.get("head_dim") or hidden // heads)
     queries, keys = heads * head_dim, (given.get("num_key_value_heads") or heads) * head_dim
     inner = _first(given, "intermediate_size", "n_inner") or 4 * hidden

@@ -13,8 +13,7 @@ from throughline.workloads.layers import HEADS, HIDDEN, INNER, Parameters, forwa
 
 
 class Layer(nn.Module):
-    """A layer and its input. Calling it is one forward and backward pass of a batch. Every call first drops the
-    gradients of the previous call."""
+    """A layer and its input. Calling it drops the gradients and makes a forward and backward pass of a batch."""
 
     def __init__(self, spec: RunSpec[Parameters], at: torch.device) -> None:
         super().__init__()
@@ -28,8 +27,7 @@ class Layer(nn.Module):
         batch, sequence_length = spec.size.batch_per_replica, spec.parameters.sequence_length
         # The layer's input also needs a gradient, as it does inside a model.
         self.hidden = torch.randn(batch, sequence_length, HIDDEN, device=at).to(dtype).requires_grad_()
-        # The gradient of the output is random. With the gradient of the output's sum, almost every gradient that passes
-        # back through a norm would be zero.
+        # A random gradient of the output: with that of its sum, almost all gradients behind a norm would be zero.
         self.gradient = torch.randn_like(self.hidden)
         self.flops = batch * forward_flops(spec.model, sequence_length)
         self.arguments = {"encoder_hidden_states": self.hidden} if spec.model == "t5-decoder-layer" else {}
@@ -68,24 +66,15 @@ def hugging_face(model: str, attention: str, dropout: float) -> Any:
         return GPT2Block(transformers.GPT2Config(**sizes, **dropouts, attn_implementation=attention), layer_idx=0)
     from transformers.models.t5.modeling_t5 import T5Block
 
-    config = transformers.T5Config(
-        d_model=HIDDEN,
-        d_ff=INNER,
-        d_kv=HIDDEN // HEADS,
-        num_heads=HEADS,
-        dropout_rate=dropout,
-        is_decoder=model == "t5-decoder-layer",
-        attn_implementation=attention,
-    )
-    return T5Block(config, layer_idx=0)
+    sizes = {"d_model": HIDDEN, "d_ff": INNER, "d_kv": HIDDEN // HEADS, "num_heads": HEADS}
+    given = {"dropout_rate": dropout, "is_decoder": model == "t5-decoder-layer", "attn_implementation": attention}
+    return T5Block(transformers.T5Config(**sizes, **given), layer_idx=0)
 
 
 class LayersInTorch(Form[Parameters, Layer]):
     def build(self, spec: RunSpec[Parameters], facts: Values, at: torch.device = in_torch_timed.CPU) -> Layer:
         if spec.precision == "fp8" and spec.size.batch_per_replica * spec.parameters.sequence_length % 16:
-            raise Unsupported(
-                "products in fp8 need rows and columns in multiples of 16: batch x sequence_length has to be one"
-            )
+            raise Unsupported("products in fp8 need rows and columns in multiples of 16: so batch x sequence_length")
         return Layer(spec, at)
 
     def settings(self, network: Layer) -> dict[str, Any]:

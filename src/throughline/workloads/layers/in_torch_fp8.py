@@ -1,8 +1,7 @@
 """Products with a layer's matrices in fp8, forward and backward. Everything else stays in bf16.
 
-The recipe is the usual one: e4m3 forward, and e5m2 for the gradients of outputs. Each tensor has a scale, which maps
-its largest value to the largest value of the type. Every call computes the scales again. The casts are separate
-operations, and their time counts.
+The recipe is the usual one: e4m3 forward, and e5m2 for the gradients of outputs. Each tensor has a scale, which every
+call computes again (`in_torch_fp8.scaled`).
 """
 
 from __future__ import annotations

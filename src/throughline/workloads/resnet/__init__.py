@@ -73,13 +73,6 @@ EPSILON = 1e-5
 """Epsilon of the batch norms."""
 MOMENTUM = 0.1
 """The share that a new batch has in the running statistics of batch norms."""
-LACKS = {
-    "activation_checkpointing": "recomputing a batch norm would change its running statistics twice",
-    "remove_padding": "pictures have no padding that could be left out",
-    "sharding": "resnet's states are small, and every replica keeps all of them",
-    "tensor_parallel": "each device holds the whole resnet",
-}
-"""What no implementation has, and why."""
 ALL = frozenset({"devices", "nodes", "amp", "gradient_accumulation", "clipping"})
 """The features of every implementation."""
 MODERN = ALL | {"bf16", "compile"}
@@ -92,10 +85,7 @@ class Parameters(Part):
         "width and height of a picture, in pixels", default=224, least=8, most=4096, stated=True, unit="pixels"
     )
     classes: int = key(
-        "classes of the model, at least as many as the pictures have",
-        default=1000,
-        least=2,
-        most=1_000_000,
+        "classes of the model, at least as many as the pictures have", default=1000, least=2, most=1_000_000
     )
     label_smoothing: float = key("share of a label that is spread over all classes", default=0.1, least=0, most=0.99)
     channels_last: bool = key("memory format in PyTorch; true: the channels of a pixel lie together", default=True)
@@ -140,6 +130,12 @@ class ResNet(Workload[Parameters]):
         "paddle": MODERN,
         "torch": MODERN | {"cuda_graph", "convergence", "reduce_dtype"},
     }
+    lacks = {
+        "activation_checkpointing": "recomputing a batch norm would change its running statistics twice",
+        "remove_padding": "pictures have no padding that could be left out",
+        "sharding": "resnet's states are small, and every replica keeps all of them",
+        "tensor_parallel": "each device holds the whole resnet",
+    }
     unit = "images"
     data = "images"
     settings = ("normalization", "batch_norm", "label_smoothing", "memory_format", "convolutions")
@@ -152,8 +148,7 @@ class ResNet(Workload[Parameters]):
     pixels on an AMD EPYC, PyTorch and MXNet alike), and by 5e-2 if products are rounded to TF32."""
 
     def folder(self, parameters: Parameters) -> str:
-        """Return the folder of the one manifest for all sizes of pictures: the reader cuts out a crop and resizes
-        it."""
+        """Return the folder of the one manifest for all sizes of pictures, which the reader crops and resizes."""
         return "images"
 
     def fits(self, parameters: Parameters, manifest: Values) -> str | None:
@@ -162,8 +157,7 @@ class ResNet(Workload[Parameters]):
         return None
 
     def batch(self, rows: Arrays, options: Options) -> Arrays:
-        """Return what one step needs: labels i4[B], and pixels u1[B, S, S, 3] (red, green, blue), cropped and
-        flipped."""
+        """Return what a step needs: labels i4[B], and pixels u1[B, S, S, 3] (red, green, blue), cropped and flipped."""
         return {name: rows[name] for name in ("pixels", "labels")}
 
     def synthetic(self, count: int, spec: RunSpec[Parameters], seed: int) -> Arrays:

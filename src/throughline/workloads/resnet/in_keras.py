@@ -13,7 +13,7 @@ from keras import ops
 from throughline.spec import RunSpec
 from throughline.workloads import Values
 from throughline.workloads.in_keras_form import KerasForm, counted, of_layer
-from throughline.workloads.resnet import DEVIATION, EPSILON, LACKS, MEAN, MOMENTUM, SHAPES, Block, Parameters, Shape
+from throughline.workloads.resnet import DEVIATION, EPSILON, MEAN, MOMENTUM, SHAPES, Block, Parameters, Shape
 
 
 class Convolution(keras.Layer):  # type: ignore[misc]
@@ -36,12 +36,8 @@ class Convolution(keras.Layer):  # type: ignore[misc]
         return self.norm(self.convolution(padded), training=training)
 
     def by_name(self, prefix: str) -> dict[str, Any]:
-        norm = self.norm
-        return {
-            f"{prefix}.weight": self.convolution.kernel,
-            f"{prefix}.scale": norm.gamma,
-            f"{prefix}.shift": norm.beta,
-        }
+        weights = {"weight": self.convolution.kernel, "scale": self.norm.gamma, "shift": self.norm.beta}
+        return {f"{prefix}.{name}": weight for name, weight in weights.items()}
 
 
 class Residual(keras.Layer):  # type: ignore[misc]
@@ -110,8 +106,6 @@ class ResNet(keras.Layer):  # type: ignore[misc]
 
 
 class ResNetInKeras(KerasForm[Parameters, ResNet]):
-    lacks = LACKS
-
     def build(self, spec: RunSpec[Parameters], facts: Values, at: str = "float32") -> ResNet:
         return ResNet(SHAPES[spec.model], spec.parameters, at)
 

@@ -15,7 +15,7 @@ from mxnet import gluon
 from throughline.spec import RunSpec
 from throughline.workloads import Arrays, Values
 from throughline.workloads.in_mxnet_form import MxnetForm
-from throughline.workloads.resnet import DEVIATION, EPSILON, LACKS, MEAN, MOMENTUM, SHAPES, Block, Parameters, Shape
+from throughline.workloads.resnet import DEVIATION, EPSILON, MEAN, MOMENTUM, SHAPES, Block, Parameters, Shape
 
 
 class Convolution(gluon.HybridBlock):  # type: ignore[misc]
@@ -98,8 +98,8 @@ class ResNet(gluon.HybridBlock):  # type: ignore[misc]
 
     def named_parameters(self) -> list[tuple[str, gluon.Parameter]]:
         """Return every weight by its place in the network. These are the names of the PyTorch implementation."""
-        every = self._collect_params_with_prefix().items()
-        return [(name, parameter) for name, parameter in every if parameter.grad_req != "null"]
+        parameters = self._collect_params_with_prefix().items()
+        return [(name, parameter) for name, parameter in parameters if parameter.grad_req != "null"]
 
     def hybrid_forward(self, F, pixels, labels, mean, deviation) -> Any:  # type: ignore[no-untyped-def]
         hidden = F.transpose(F.cast(pixels, "float32"), (0, 3, 1, 2))
@@ -112,7 +112,7 @@ class ResNet(gluon.HybridBlock):  # type: ignore[misc]
 
 
 class ResNetInMxnet(MxnetForm[Parameters, ResNet]):
-    lacks = {"bf16": "MXNet trains no ResNet in bf16", **LACKS}
+    lacks = {"bf16": "MXNet trains no ResNet in bf16"}
 
     def build(self, spec: RunSpec[Parameters], facts: Values, at: mx.Context | None = None) -> ResNet:
         network = ResNet(SHAPES[spec.model], spec.parameters)

@@ -20,7 +20,7 @@ from paddle.vision.models.resnet import BasicBlock, BottleneckBlock, ResNet
 from throughline.spec import RunSpec
 from throughline.workloads import Arrays, Values
 from throughline.workloads.in_paddle_form import PaddleForm, on_gpu, trained
-from throughline.workloads.resnet import DEVIATION, LACKS, MEAN, SHAPES, Parameters, Shape
+from throughline.workloads.resnet import DEVIATION, MEAN, SHAPES, Parameters, Shape
 
 NAMES: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"^stem\.weight": "conv1.weight",
@@ -82,8 +82,6 @@ def _to_channels_last(layer: Any) -> None:
 
 
 class ResNetInPaddle(PaddleForm[Parameters, Network]):
-    lacks = LACKS
-
     def build(self, spec: RunSpec[Parameters], facts: Values, at: Any = None) -> Network:
         return Network(SHAPES[spec.model], spec.parameters, channels_last=on_gpu(at))
 

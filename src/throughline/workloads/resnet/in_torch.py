@@ -11,7 +11,7 @@ from torch.nn.functional import batch_norm, conv2d, cross_entropy, linear, max_p
 from throughline.spec import RunSpec
 from throughline.workloads import Values
 from throughline.workloads.in_torch_form import Network, TorchForm
-from throughline.workloads.resnet import DEVIATION, EPSILON, LACKS, MEAN, MOMENTUM, SHAPES, Block, Parameters, Shape
+from throughline.workloads.resnet import DEVIATION, EPSILON, MEAN, MOMENTUM, SHAPES, Block, Parameters, Shape
 
 MANY = 512
 """On a CPU, a 3x3 convolution with this many channels or more is computed as one matrix product.
@@ -135,29 +135,27 @@ class ResNet(Network):
 
 
 class ResNetInTorch(TorchForm[Parameters, ResNet]):
-    lacks = LACKS
     changing = frozenset({"running_mean", "running_var"})
 
     def build(self, spec: RunSpec[Parameters], facts: Values, at: torch.device | None = None) -> ResNet:
         if at and at.type == "cuda":
             torch.backends.cudnn.benchmark = True  # all batches have the same shape
         network: Any = ResNet(SHAPES[spec.model], spec.parameters)
-        built: ResNet = network.to(memory_format=torch.channels_last) if network.channels_last else network
-        return built
+        return network.to(memory_format=torch.channels_last) if network.channels_last else network  # type: ignore[no-any-return]
 
     def settings(self, network: ResNet) -> dict[str, Any]:
         stem = network.stem.weight
-        cudnn = "cuDNN's kernels, the fastest of those tried on the first batch"
-        onednn = "oneDNN's kernels"
-        if network.channels_last:
-            onednn += f"; matrix products for those of 1x1 and for {MANY} channels and more"
+        kernels = "cuDNN's kernels, the fastest of those tried on the first batch"
+        if not stem.is_cuda:
+            products = f"; matrix products for those of 1x1 and for {MANY} channels and more"
+            kernels = "oneDNN's kernels" + products * network.channels_last
         return {
             "parameters": self.parameters(network),
             "normalization": "of bytes, on the device",
             "batch_norm": f"epsilon {EPSILON:g}, momentum {MOMENTUM:g}, over the pictures of each replica",
             "label_smoothing": network.label_smoothing,
             "memory_format": "channels last" if stem.stride(1) == 1 else "channels first",
-            "convolutions": cudnn if stem.is_cuda else onednn,
+            "convolutions": kernels,
             "dropout": [],
             "loss": "mean over all pictures, of each replica",
         }

@@ -6,6 +6,7 @@ Each category selects a row of one deep table [V, E]. These rows and the numbers
 pairs of categories each select a row of a wide table [V, 1]. The sum of these two rows is added to the logit.
 """
 
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -64,10 +65,8 @@ def cardinalities(vocabulary: int) -> list[int]:
 
 
 def drawn(draw: Any, count: int, sizes: list[int]) -> Any:
-    """Draw values i8[count, fields] by Zipf's law within each field, beginning with 0.
-
-    They are drawn from the continuous form of the law and rounded down.
-    """
+    """Draw values i8[count, fields] by Zipf's law within each field, beginning with 0: continuous ones, rounded
+    down."""
     import numpy as np
 
     power = 1 - EXPONENT
@@ -93,11 +92,8 @@ def probability(values: Any, numbers: Any) -> Any:
 
 
 def bytes_per_sample(given: Parameters) -> int:
-    """Return the bytes of both tables and their moments that a lazy update moves for one sample.
-
-    The forward pass reads each row. Then the update reads and writes the weight and two moments. A row that several
-    samples share counts for each of them.
-    """
+    """Return the bytes of both tables and their moments that a lazy update moves for one sample: the forward pass reads
+    each row, and the update reads and writes the weight and two moments."""
     return int(FIELDS * given.embedding + len(CROSSES)) * 4 * (1 + 2 * 3)
 
 
@@ -108,8 +104,7 @@ class WideDeep(Workload[Parameters]):
         "torch": frozenset({"devices", "nodes", "bf16", "compile", "convergence", "own_gradient_sync", "reduce_dtype"})
     }
     no_form = {
-        "mxnet": "nobody has written one; its gradients of single rows (`row_sparse`) would need an exchange of their "
-        "own"
+        "mxnet": "nobody has written one; gradients of single rows (`row_sparse`) would need an exchange of their own"
     }
     by_iteration = True
     figures = (
@@ -188,12 +183,9 @@ class WideDeep(Workload[Parameters]):
     def look(self, sums: Mapping[str, float]) -> dict[str, float]:
         """Return the loss, and the area under the ROC curve (AUC) from the counts of clicks and other samples by
         score."""
-        clicks = [sums[f"click_{step}"] for step in range(BINS)]
-        others = [sums[f"other_{step}"] for step in range(BINS)]
-        below, area = 0.0, 0.0
-        for click, other in zip(clicks, others, strict=True):
-            area += click * (below + other / 2)
-            below += other
+        clicks, others = ([sums[f"{kind}_{step}"] for step in range(BINS)] for kind in ("click", "other"))
+        below = itertools.accumulate(others, initial=0.0)
+        area = sum(c * (b + o / 2) for c, b, o in zip(clicks, below, others, strict=False))
         pairs = sum(clicks) * sum(others)
         return {"loss": sums["loss"] / sums["samples"], "auc": area / pairs if pairs else math.nan}
 

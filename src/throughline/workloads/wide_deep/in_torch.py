@@ -122,13 +122,10 @@ class WideDeepInTorch(TorchForm[Parameters, WideDeep]):
         network.train(training)
         loss = binary_cross_entropy_with_logits(logits, labels.double(), reduction="sum")
         step = (logits.sigmoid() * BINS).long().clamp(max=BINS - 1)
-        clicks, every = (torch.bincount(step[labels > least], minlength=BINS).tolist() for least in (0.5, -1))
-        return {
-            "loss": float(loss),
-            "samples": float(len(labels)),
-            **{f"click_{number}": float(count) for number, count in enumerate(clicks)},
-            **{f"other_{n}": float(count - click) for n, (count, click) in enumerate(zip(every, clicks, strict=True))},
-        }
+        groups = {"click": step[labels > 0.5], "other": step[labels <= 0.5]}
+        counts = {kind: torch.bincount(steps, minlength=BINS).tolist() for kind, steps in groups.items()}
+        by_step = {f"{kind}_{n}": float(count) for kind, each in counts.items() for n, count in enumerate(each)}
+        return {"loss": float(loss), "samples": float(len(labels)), **by_step}
 
 
 FORM = WideDeepInTorch()

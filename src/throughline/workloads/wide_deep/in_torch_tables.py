@@ -1,8 +1,8 @@
 """Tables of embeddings in PyTorch that are whole on every rank, or split over the ranks by columns or by rows.
 
-Every rank has its own samples, and the loss is the mean over the ranks. For a split table, the ranks gather the ids of
-all ranks (all-gather) and send vectors to the ranks that need them (all-to-all). The backward pass sends gradients in
-the opposite direction. No rank sends a sparse tensor, because NCCL cannot exchange sparse tensors.
+Every rank has its own samples, and the loss is the mean over the ranks. For a split table, the ranks gather all ids
+(all-gather) and send vectors to the ranks that need them (all-to-all); gradients travel back. No rank sends a sparse
+tensor, because NCCL cannot.
 """
 
 from __future__ import annotations
@@ -27,9 +27,8 @@ INITIAL = 0.05
 class Table(nn.Module):
     """A table that looks up rows by their ids.
 
-    `lazy`: the gradient is sparse and names single rows; otherwise it is dense. `exchange=False`: each rank trains
-    alone. `apart`: there are several ranks, so a split table has no rows before `spread`, and no rank ever holds the
-    whole table.
+    `lazy`: the gradient is sparse and names single rows. `gradient_sync=False`: each rank trains alone. `apart`: there
+    are several ranks, so a split table has no rows before `spread`, and no rank ever holds the whole table.
     """
 
     ranks: TensorGroup | None = None
@@ -53,13 +52,11 @@ class Table(nn.Module):
 
     def looked_up_by_columns(self, ids: Tensor, ranks: TensorGroup) -> Tensor:
         """Every rank looks up its columns for the samples of all ranks, and sends each rank its vectors."""
-        every = all_gathered(ids, ranks.group)
         widths = [end - begin for begin, end in itertools.pairwise(columns_of(self.columns, ranks.size))]
-        own, others = [ids.numel() * self.weight.shape[1]] * ranks.size, [ids.numel() * width for width in widths]
-        vectors = embedding(every, self.weight, sparse=self.lazy).flatten()
-        parts = ALL_TO_ALL(vectors, own, others, ranks.group, 1 / ranks.size)
-        each = zip(torch.split(parts, others), widths, strict=True)
-        return torch.cat([part.view(*ids.shape, width) for part, width in each], 2)
+        sent, received = [ids.numel() * self.weight.shape[1]] * ranks.size, [ids.numel() * width for width in widths]
+        vectors = embedding(all_gathered(ids, ranks.group), self.weight, sparse=self.lazy).flatten()
+        parts = torch.split(ALL_TO_ALL(vectors, sent, received, ranks.group, 1 / ranks.size), received)
+        return torch.cat([part.view(*ids.shape, width) for part, width in zip(parts, widths, strict=True)], 2)
 
     def looked_up_by_rows(self, ids: Tensor, ranks: TensorGroup) -> Tensor:
         """Rank r of W has the rows r, r + W, ...: so all ranks share the frequent ids, which are often neighbours.
