@@ -95,7 +95,7 @@ class TorchForm(Form[P, N]):
         parameters = dict(network.named_parameters())
         same_names(parameters, weights)
         if ranks := getattr(network, "cut_by", None):
-            weights = ranks.own_arrays(weights)
+            weights = ranks.local_arrays(weights)
         for name, parameter in parameters.items():
             put(parameter, torch.from_numpy(weights[name]))
 

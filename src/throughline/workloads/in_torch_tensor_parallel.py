@@ -1,9 +1,9 @@
 """Tensor parallelism in PyTorch: what the ranks that share a replica hold and exchange, for all workloads.
 
 It follows Shoeybi et al. 2019 (Megatron-LM), section 3. If two matrices follow each other, the first is cut by columns
-and the second by rows. So each rank computes its own part of the activations between them. `entered` is the beginning
-of such a region and costs one all-reduce in the backward pass. `linear_by_rows` is its end and costs one all-reduce in
-the forward pass. If `ranks` is None, one rank holds everything.
+and the second by rows. So each rank computes its own part of the activations between them. `copied` is the beginning of
+such a region and costs one all-reduce in the backward pass. `row_parallel_linear` is its end and costs one all-reduce
+in the forward pass. If `ranks` is None, one rank holds everything.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -50,7 +50,7 @@ class TensorGroup:
         each = zip(*(torch.split(one, sizes, dimension) for one in parts), strict=True)
         return torch.cat([one for section in each for one in section], dimension)
 
-    def own(self, name: str, whole: Tensor) -> Tensor:
+    def part_of(self, name: str, whole: Tensor) -> Tensor:
         """Return this rank's part of the whole parameter of this name."""
         if name not in self.dimensions:
             return whole
@@ -64,11 +64,11 @@ class TensorGroup:
         with torch.no_grad():
             for name in dimensions:
                 parameter = network.get_parameter(name)
-                parameter.data = self.own(name, parameter).clone(memory_format=torch.contiguous_format)
+                parameter.data = self.part_of(name, parameter).clone(memory_format=torch.contiguous_format)
 
-    def own_arrays(self, weights: Arrays) -> Arrays:
+    def local_arrays(self, weights: Arrays) -> Arrays:
         """Return this rank's parts of whole weights, and the weights that are not cut."""
-        cut = {name: self.own(name, torch.from_numpy(weights[name])).numpy() for name in self.dimensions}
+        cut = {name: self.part_of(name, torch.from_numpy(weights[name])).numpy() for name in self.dimensions}
         return {**weights, **cut}
 
     def whole_arrays(self, network: nn.Module) -> Arrays:
@@ -96,7 +96,7 @@ class TensorGroup:
         return CROSS_ENTROPY(scores, *self.local(labels, scores.shape[1]), kind, self)
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def apart(self, operation: Callable[..., Tensor], first: Tensor, *rest: Any) -> Tensor:
+    def with_own_seed(self, operation: Callable[..., Tensor], first: Tensor, *rest: Any) -> Tensor:
         """Return operation(first, *rest), computed with random numbers that differ from those of the other ranks.
 
         Elsewhere the ranks of a replica draw the same random numbers. The seed is drawn from these common numbers. A
@@ -114,14 +114,14 @@ class TensorGroup:
             generator.set_state(shared)
 
 
-def entered(hidden: Tensor, ranks: TensorGroup | None) -> Tensor:
+def copied(hidden: Tensor, ranks: TensorGroup | None) -> Tensor:
     """Return the same tensor. The backward pass adds up the gradients of all ranks."""
-    return EXCHANGE(hidden, same, summed, ranks.group) if ranks else hidden
+    return EXCHANGE(hidden, same, all_reduced, ranks.group) if ranks else hidden
 
 
-def left(part: Tensor, ranks: TensorGroup | None) -> Tensor:
+def reduced(part: Tensor, ranks: TensorGroup | None) -> Tensor:
     """Return the sum of the tensors of all ranks."""
-    return EXCHANGE(part, summed, same, ranks.group) if ranks else part
+    return EXCHANGE(part, all_reduced, same, ranks.group) if ranks else part
 
 
 def gathered(rows: Tensor, ranks: TensorGroup) -> Tensor:
@@ -135,34 +135,34 @@ def scattered(part: Tensor, ranks: TensorGroup) -> Tensor:
     return EXCHANGE(part, reduce_scattered, all_gathered, ranks.group)
 
 
-def linear_by_rows(part: Tensor, weight: Tensor, bias: Tensor, ranks: TensorGroup | None) -> Tensor:
+def row_parallel_linear(part: Tensor, weight: Tensor, bias: Tensor, ranks: TensorGroup | None) -> Tensor:
     """A linear layer whose matrix is cut by rows. The bias is whole and is added once."""
-    return left(linear(part, weight), ranks) + bias.to(part.dtype) if ranks else linear(part, weight, bias)
+    return reduced(linear(part, weight), ranks) + bias.to(part.dtype) if ranks else linear(part, weight, bias)
 
 
 def same(tensor: Tensor, group: dist.ProcessGroup) -> Tensor:
     return tensor.view_as(tensor)
 
 
-def summed(tensor: Tensor, group: dist.ProcessGroup) -> Tensor:
+def all_reduced(tensor: Tensor, group: dist.ProcessGroup) -> Tensor:
     total = tensor.clone(memory_format=torch.contiguous_format)
     dist.all_reduce(total, group=group)
     return total
 
 
 def all_gathered(rows: Tensor, group: dist.ProcessGroup) -> Tensor:
-    every = rows.new_empty((group.size() * len(rows), *rows.shape[1:]))
-    all_gather_single(every, rows.contiguous(), group=group)
-    return every
+    all_rows = rows.new_empty((group.size() * len(rows), *rows.shape[1:]))
+    all_gather_single(all_rows, rows.contiguous(), group=group)
+    return all_rows
 
 
 def reduce_scattered(part: Tensor, group: dist.ProcessGroup) -> Tensor:
-    own = part.new_empty((len(part) // group.size(), *part.shape[1:]))
-    reduce_scatter_single(own, part.contiguous(), group=group)
-    return own
+    rows = part.new_empty((len(part) // group.size(), *part.shape[1:]))
+    reduce_scatter_single(rows, part.contiguous(), group=group)
+    return rows
 
 
-def sent(rows: Tensor, sizes: list[int], received: list[int], group: dist.ProcessGroup) -> Tensor:
+def all_to_all(rows: Tensor, sizes: list[int], received: list[int], group: dist.ProcessGroup) -> Tensor:
     """All-to-all: send the first `sizes[0]` rows to the first rank, and so on. `received` is how many come from each
     rank."""
     here = rows.new_empty((sum(received), *rows.shape[1:]))
@@ -191,11 +191,11 @@ class AllToAll(torch.autograd.Function):
         ctx: Any, rows: Tensor, sizes: list[int], received: list[int], group: dist.ProcessGroup, factor: float
     ) -> Tensor:
         ctx.back, ctx.factor = (received, sizes, group), factor
-        return sent(rows.contiguous(), sizes, received, group)
+        return all_to_all(rows.contiguous(), sizes, received, group)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        return sent(gradient * ctx.factor, *ctx.back), None, None, None, None
+        return all_to_all(gradient * ctx.factor, *ctx.back), None, None, None, None
 
 
 class CrossEntropy(torch.autograd.Function):
@@ -208,10 +208,10 @@ class CrossEntropy(torch.autograd.Function):
     ) -> Tensor:
         sums = torch.cat([some.to(kind).logsumexp(1) for (some,) in some_rows(scores)])
         right = scores.gather(1, labels[:, None])[:, 0].to(kind).masked_fill(others, 0)
-        every = ranks.whole(torch.stack([sums, right])[None], 0)
-        total = every[:, 0].logsumexp(0)
+        of_all = ranks.whole(torch.stack([sums, right])[None], 0)
+        total = of_all[:, 0].logsumexp(0)
         ctx.save_for_backward(scores, labels, others, total)
-        return total - every[:, 1].sum(0)
+        return total - of_all[:, 1].sum(0)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:

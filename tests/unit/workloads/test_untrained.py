@@ -15,6 +15,16 @@ from throughline.study import runs
 from throughline.study.config import ConfigError, load
 from throughline.workloads import collectives, layers, micro
 
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
+from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
+
+from throughline.workloads.in_torch_timed import product  # noqa: E402
+from throughline.workloads.layers import in_torch as layers_in_torch  # noqa: E402
+from throughline.workloads.micro import in_torch as micro_in_torch  # noqa: E402
+
 
 def specs(**block: Any) -> list[RunSpec[Any]]:
     block = {"batch": {"fp32": [1]}, "device": "cpu", "repeats": 1, "min_seconds": 0.01, **block}
@@ -81,11 +91,6 @@ def test_other_frameworks_cannot(framework: str, why: str) -> None:
     ],
 )
 def test_a_layers_work_is_that_of_its_operations(model: str, attention: str, parameters: int) -> None:
-    torch = pytest.importorskip("torch")
-    pytest.importorskip("transformers")
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-    from torch.utils.flop_counter import FlopCounterMode
-
     any_kernel = [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]  # earlier tests in this process pin one kernel
     spec = first(model=model, sequence_length=16, attention=attention, batch={"fp32": [2]})
     form = workloads.form(model, "torch")
@@ -104,8 +109,6 @@ def test_a_layers_work_is_that_of_its_operations(model: str, attention: str, par
 
 
 def test_gradients_do_not_add_up() -> None:
-    torch = pytest.importorskip("torch")
-    pytest.importorskip("transformers")
     spec = first(model="bert-layer", sequence_length=8, options={"dropout": 0.0})
     network = workloads.form("bert-layer", "torch").build(spec, {}, torch.device("cpu"))
     network()
@@ -115,21 +118,16 @@ def test_gradients_do_not_add_up() -> None:
 
 
 def test_what_a_call_computes_and_moves() -> None:
-    torch = pytest.importorskip("torch")
-    from torch.utils.flop_counter import FlopCounterMode
-
-    from throughline.workloads.micro import in_torch
-
-    form, at = in_torch.FORM, torch.device("cpu")
+    form, at = micro_in_torch.FORM, torch.device("cpu")
     spec = first(model="matmul", sizes=[16, 48])
     network = form.build(spec, {}, at)
     with FlopCounterMode(display=False) as counter:
         network()
     assert counter.get_total_flops() == micro.WORKLOAD.flops_per_sample(spec, {}, {}) == 2 * 48**3
-    made = in_torch.vector(1000, at, torch.bfloat16)
+    made = micro_in_torch.vector(1000, at, torch.bfloat16)
     assert [amount for _, amount in made.values()] == [1000 / 1e12, 2 * 2 * 1000 / 1e9]
     assert len({call for call, _ in made.values()}) == 1
-    (moved,) = in_torch.copies(4096, at, torch.float32).values()
+    (moved,) = micro_in_torch.copies(4096, at, torch.float32).values()
     assert moved[1] == 2 * 4096 / 1e9
     with pytest.raises(workloads.Unsupported, match="no matrix product"):
         form.build(replace(first(model="vector"), precision="tf32"), {}, at)
@@ -141,22 +139,18 @@ def test_what_a_call_computes_and_moves() -> None:
 def test_a_layer_in_fp8_is_that_in_bf16(model: str, matrices: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Outputs and gradients of a narrow layer are close. They differ by what numbers with three and two bits of
     mantissa lose."""
-    torch = pytest.importorskip("torch")
-    pytest.importorskip("transformers")
-    from throughline.workloads.layers import in_torch
-
     for name, value in (("HIDDEN", 32), ("HEADS", 2), ("INNER", 64)):
-        monkeypatch.setattr(in_torch, name, value)
+        monkeypatch.setattr(layers_in_torch, name, value)
     spec = first(model=model, sequence_length=16, options={"dropout": 0.0}, batch={"fp8": [1]})
     found = {}
     precisions: tuple[Precision, ...] = ("bf16", "fp8")
     for precision in precisions:
         torch.manual_seed(1)
-        network = in_torch.FORM.build(replace(spec, precision=precision), {}, torch.device("cpu"))
+        network = layers_in_torch.FORM.build(replace(spec, precision=precision), {}, torch.device("cpu"))
         output = network.output()
         network()
         found[precision] = [output, network.hidden.grad, *(parameter.grad for parameter in network.layer.parameters())]
-    assert len(in_torch.in_torch_fp8.matrices(network.layer)) == matrices
+    assert len(layers_in_torch.in_torch_fp8.matrices(network.layer)) == matrices
     for exact, coarse in zip(found["bf16"], found["fp8"], strict=True):
         if exact.ndim > 1:
             alike = torch.cosine_similarity(exact.flatten().float(), coarse.flatten().float(), dim=0)
@@ -165,9 +159,6 @@ def test_a_layer_in_fp8_is_that_in_bf16(model: str, matrices: int, monkeypatch: 
 
 def test_a_product_in_fp8() -> None:
     """On a CPU, PyTorch computes it slowly but correctly: sums of e4m3 numbers, rounded to bf16."""
-    torch = pytest.importorskip("torch")
-    from throughline.workloads.in_torch_timed import product
-
     call = product(32, torch.device("cpu"), torch.float8_e4m3fn)
     call()
     left, right = (one.float() for one in call.args[:2])
@@ -197,7 +188,6 @@ def test_bandwidths_are_those_of_nccl_tests() -> None:
 
 
 def test_one_device_exchanges_with_nobody() -> None:
-    torch = pytest.importorskip("torch")
     form = workloads.form("all-reduce", "torch")
     with pytest.raises(workloads.Unsupported, match="this topology has one: choose 1n2g or more"):
         form.build(first(model="all-reduce"), {}, torch.device("cpu"))

@@ -19,7 +19,7 @@ from throughline.workloads.in_torch_attention import Asked, Attention, pin
 from throughline.workloads.in_torch_form import Network, TorchForm
 from throughline.workloads.in_torch_head import ERRORS, HEAD_LOSS, ROWS
 from throughline.workloads.in_torch_operations import MEAN, SHARED, attended, dropped, projected
-from throughline.workloads.in_torch_tensor_parallel import TensorGroup, entered, left, linear_by_rows
+from throughline.workloads.in_torch_tensor_parallel import TensorGroup, copied, reduced, row_parallel_linear
 
 EPSILON = 1e-5
 """Epsilon of the layer norms."""
@@ -47,15 +47,15 @@ class Block(nn.Module):
     def forward(self, hidden: Tensor) -> Tensor:
         """Map states [B, S, H] to states. Every position sees itself and the positions before it."""
         p, ranks, kind = self.dropout if self.training else 0.0, self.ranks, hidden.dtype
-        normed = entered(self.attention_norm(hidden).to(kind), ranks)
+        normed = copied(self.attention_norm(hidden).to(kind), ranks)
         three = projected(normed, [self.query, self.key, self.value], self.width)
         query, key, value = torch.unbind(three.permute(2, 0, 3, 1, 4))
-        attend = partial(ranks.apart, attended) if ranks and p else attended
+        attend = partial(ranks.with_own_seed, attended) if ranks and p else attended
         mixed = attend(query, key, value, None, p, True)
-        mixed = linear_by_rows(mixed.transpose(1, 2).flatten(-2), self.mix.weight, self.mix.bias, ranks)
+        mixed = row_parallel_linear(mixed.transpose(1, 2).flatten(-2), self.mix.weight, self.mix.bias, ranks)
         hidden = hidden + dropped(mixed, p)
-        wide = gelu(self.up(entered(self.feed_norm(hidden).to(kind), ranks)), approximate=self.gelu)
-        return hidden + dropped(linear_by_rows(wide, self.down.weight, self.down.bias, ranks), p)
+        wide = gelu(self.up(copied(self.feed_norm(hidden).to(kind), ranks)), approximate=self.gelu)
+        return hidden + dropped(row_parallel_linear(wide, self.down.weight, self.down.bias, ranks), p)
 
 
 class Gpt2(Network):
@@ -95,7 +95,7 @@ class Gpt2(Network):
                 hidden = self.call(block, hidden)
         last, kind = self.ended(hidden), self.norm.weight.dtype
         if self.ranks:
-            return self.ranks.cross_entropy(linear(entered(last, self.ranks), table), labels, kind).mean()
+            return self.ranks.cross_entropy(linear(copied(last, self.ranks), table), labels, kind).mean()
         if last.device.type == "cpu":  # it works on the scores in parts that stay in its caches
             return MEAN(linear(last, table), labels, last.new_ones(len(last), dtype=kind))
         return HEAD_LOSS(last, table, labels, kind, self.errors)
@@ -108,7 +108,7 @@ class Gpt2(Network):
             return SHARED(table, ids, kind)
         ids, others = self.ranks.local(ids, len(table))
         rows, table = SHARED(table, ids, kind)
-        return left(rows.masked_fill(others[..., None], 0), self.ranks), table
+        return reduced(rows.masked_fill(others[..., None], 0), self.ranks), table
 
     def begun(self, rows: Tensor, kind: torch.dtype) -> Tensor:
         """Return the sum of token embeddings (`rows`) and position embeddings [B, S, H]."""

@@ -79,7 +79,7 @@ class Decoder(Network):
             else:
                 drawn = torch.empty(shapes[name], dtype=parameter.dtype, device=parameter.device)
                 drawn.normal_(std=self.made.deviation)
-                put(parameter, self.cut_by.own(name, drawn) if self.cut_by else drawn)
+                put(parameter, self.cut_by.part_of(name, drawn) if self.cut_by else drawn)
 
     @property
     def cut_by(self) -> TensorGroup | None:

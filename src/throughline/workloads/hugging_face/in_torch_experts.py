@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu, grouped_mm, linear, relu, silu
 
 from throughline.workloads.hugging_face.architecture import Experts, Layer
-from throughline.workloads.in_torch_tensor_parallel import ALL_TO_ALL, TensorGroup, entered, gathered, scattered
+from throughline.workloads.in_torch_tensor_parallel import ALL_TO_ALL, TensorGroup, copied, gathered, scattered
 
 ALIGNED_BYTES = 16
 """PyTorch's grouped product needs rows that begin at multiples of so many bytes."""
@@ -65,7 +65,7 @@ class ClampedExperts(GatedExperts):
     def forward(self, rows: Tensor, numbers: Tensor, ends: Tensor, ranks: TensorGroup | None = None) -> Tensor:
         kind, limit = rows.dtype, self.limit
         both, down = self.gate_up_proj.to(kind), self.down_proj.to(kind)
-        down_bias = entered(self.down_proj_bias, ranks) / (ranks.size if ranks else 1)  # each rank adds its share
+        down_bias = copied(self.down_proj_bias, ranks) / (ranks.size if ranks else 1)  # each rank adds its share
         biases = [bias.to(kind).index_select(0, numbers) for bias in (self.gate_up_proj_bias, down_bias)]
         pairs = grouped(rows, both, ends) + biases[0]
         gate, up = pairs[:, ::2].clamp(max=limit), pairs[:, 1::2].clamp(min=-(limit or 0.0), max=limit)
@@ -126,7 +126,7 @@ class Mixture(nn.Module):
         each = results.index_select(0, inverse(order)).view(*chosen.shape, -1)
         total: Tensor = (each * weights[..., None].to(each.dtype)).sum(1, dtype=each.dtype)
         if self.sizes.shared:
-            share = torch.sigmoid(linear(hidden, entered(self.shared_expert_gate.weight, self.ranks)))
+            share = torch.sigmoid(linear(hidden, copied(self.shared_expert_gate.weight, self.ranks)))
             total = total + share * self.shared_expert(hidden)
         return total
 
@@ -134,10 +134,10 @@ class Mixture(nn.Module):
         """Return the weights [N, top_k] and the numbers [N, top_k] of each token's experts. Probabilities have at least
         32 bits."""
         if self.sizes.limit is not None:  # gpt_oss: a softmax over the chosen ones only
-            weight, bias = entered(self.router.weight, self.ranks), entered(self.router.bias, self.ranks)
+            weight, bias = copied(self.router.weight, self.ranks), copied(self.router.bias, self.ranks)
             scores, chosen = linear(hidden, weight, bias).topk(self.sizes.top_k)
             return wide(scores).softmax(-1), chosen
-        scores = linear(hidden, entered(self.gate.weight, self.ranks))
+        scores = linear(hidden, copied(self.gate.weight, self.ranks))
         weights, chosen = wide(scores).softmax(-1).topk(self.sizes.top_k)
         return (weights / weights.sum(-1, keepdim=True) if self.sizes.renormalised else weights), chosen
 

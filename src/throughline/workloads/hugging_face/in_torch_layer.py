@@ -19,7 +19,7 @@ from throughline.workloads.hugging_face import in_torch_flex
 from throughline.workloads.hugging_face.architecture import NORMS, Layer
 from throughline.workloads.hugging_face.in_torch_experts import Mixture, activated, wide
 from throughline.workloads.hugging_face.in_torch_fp8 import product
-from throughline.workloads.in_torch_tensor_parallel import TensorGroup, entered, gathered, left, scattered
+from throughline.workloads.in_torch_tensor_parallel import TensorGroup, copied, gathered, reduced, scattered
 
 ATEN = torch.ops.aten
 KEPT = [
@@ -48,10 +48,10 @@ class Norm(nn.Module):
     def forward(self, hidden: Tensor) -> Tensor:
         inside, ranks = wide(hidden), self.ranks
         if ranks and self.over_ranks:
-            squares = entered(left(inside.square().sum(-1, keepdim=True), ranks), ranks)
+            squares = copied(reduced(inside.square().sum(-1, keepdim=True), ranks), ranks)
             scale = torch.rsqrt(squares / (inside.shape[-1] * ranks.size) + self.epsilon)
             return (inside * scale * wide(self.weight)).to(hidden.dtype)
-        gain = wide(entered(self.weight, ranks))
+        gain = wide(copied(self.weight, ranks))
         return rms_norm(inside, gain.shape, gain + 1 if self.unit_offset else gain, self.epsilon).to(hidden.dtype)
 
 
@@ -68,7 +68,7 @@ class Output(nn.Linear):
         whole = product(part, [self.weight], self.fp8) if self.fp8 else linear(part, self.weight)
         if self.ranks:
             whole = scattered(whole.flatten(0, -2), self.ranks)
-        return whole if self.bias is None else whole + entered(self.bias, self.ranks).to(whole.dtype)
+        return whole if self.bias is None else whole + copied(self.bias, self.ranks).to(whole.dtype)
 
 
 class Projections(nn.Module):
