@@ -172,7 +172,7 @@ class Console(logging.Handler):
             self.say(text)
         elif record.levelno < logging.WARNING or shown_by_job or any(words in text for words in SUMMARIES):
             pass
-        elif text not in self._shown:  # Slurm's executor repeats some texts for every job
+        elif text not in self._shown and not self._stopping:  # Slurm's executor repeats some texts for every job
             self._shown.add(text)
             self.say(text, "red" if record.levelno >= logging.ERROR else "yellow")
 

@@ -141,11 +141,13 @@ class Plan:
         """Return the files that a person should look at afterwards.
 
         These are the report, a comparison and an archive. Without them, these are the summaries; without them, the
-        manifests; without them, the files that the user asked for.
+        manifests; without them, the files that the user asked for; without them, tables and predictions.
         """
         manifests = sorted(name for name in self.data if name.endswith("/manifest.json"))
         ends = [name for name in ENDS if name in self.pending]
-        return ends or self._summaries() or manifests or sorted(self.pending.intersection(self.targets))
+        files = sorted(self.pending.intersection(self.targets))
+        tables = sorted(name for name in self.pending if name.endswith(("/predictions.json", "/tables")))
+        return ends or self._summaries() or manifests or files or tables
 
     def _summaries(self) -> list[str]:
         return [name for name in dict.fromkeys(spec.summary for spec in self.specs) if name in self.pending]

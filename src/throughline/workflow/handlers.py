@@ -26,7 +26,7 @@ from throughline.workflow.node_jobs import NodeJobs
 
 @dataclass(frozen=True)
 class Handlers:
-    """lines: what is said before the plan; began: when this call of Snakemake read its files."""
+    """lines: what is said of topologies and blocks before a plan with runs; began: when this call read its files."""
 
     call: WorkflowCall
     inside: Inside
@@ -43,7 +43,8 @@ class Handlers:
 
     def _last_words(self, record: logging.LogRecord) -> bool:
         if record.getMessage().startswith("This was a dry-run"):
-            logger.info("\n".join([*self.lines, str(self.planned())]))
+            made = self.planned()
+            logger.info("\n".join([*self._about_runs(made), str(made)]))
         return True
 
     def planned(self) -> Plan:
@@ -57,10 +58,13 @@ class Handlers:
     def start(self) -> None:
         """Print the plan. End Snakemake if the pending files cannot be made here: it would be noticed after hours."""
         made = self.planned()
-        lines = [*self.lines, *or_exit(self._checked, made), str(made)]
+        lines = [*self._about_runs(made), *or_exit(self._checked, made), str(made)]
         logger.info("\n".join(lines), extra={"event": "plan", "plan": made})
         if made.node_jobs and self.inside.submits:
             self.node_jobs.watch()
+
+    def _about_runs(self, made: Plan) -> Iterable[str]:
+        return self.lines if made.runs else ()
 
     def _checked(self, made: Plan) -> list[str]:
         """Return what is to be said of devices and builds."""

@@ -315,8 +315,8 @@ def test_runs_of_an_archive_that_measure_one_thing_twice_hide_a_difference() -> 
     [
         (0.0, "here: the same runs."),
         (0.0001, "here: in turn."),
-        (0.5, "here: 0.50 days apart."),
-        (35.0, "here: 35.00 days apart."),
+        (0.5, "here: 12.0 h apart."),
+        (35.0, "here: 35 days apart."),
     ],
 )
 def test_how_far_apart_two_sides_are(days: float, words: str) -> None:

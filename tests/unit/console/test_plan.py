@@ -102,6 +102,8 @@ def test_the_closing_words_follow_from_what_was_made(tmp_path: Path) -> None:
         return plan.Plan(every, [[name] for name in outputs], ["asked.txt"], root=tmp_path).outcome().splitlines()
 
     assert said(manifest, "data/sample/seq32/test_0000.hdf5") == ["Finished.", f"  result: {manifest}"]
+    tables = ["results/b/predictions.json", "results/b/tables"]
+    assert said(*tables, "results/b/plots") == ["Finished.", *(f"  result: {name}" for name in tables)]
     assert said("asked.txt", "other.txt") == ["Finished.", "  result: asked.txt"]
     records = write_series(tmp_path / "results", {"1n1g": [512.46] * 5, "1n2g": [914.23] * 5}, benchmark="b")
     refused = record(asked(benchmark="b", topology="1n8g", repeat=1), None, status="oom", reason="too large")

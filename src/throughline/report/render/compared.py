@@ -18,6 +18,7 @@ from matplotlib.ticker import FuncFormatter
 
 from throughline import __version__, ratios, statistics
 from throughline.numbers import percent, reading, signed, span
+from throughline.progress import duration
 from throughline.records import read_compared
 from throughline.records.acceptance import name_of
 from throughline.records.compared import (
@@ -72,7 +73,8 @@ def _differs(line: Line) -> str:
 CELLS = (
     Column(heading="cell", read=_field("name"), forms=(PAGE,), names=True),
     Column("archive", read=lambda line: line[0].name, forms=(CSV,)),
-    *_in_csv("benchmark", "batch", "precision", "framework", "topology", "unit"),
+    *_in_csv("benchmark", "batch", "precision", "framework", "topology"),
+    Column("unit", "unit", read=_field("unit")),
     *TESTED,
     *_in_csv("smallest_difference"),
     Column("differs", read=_differs, forms=(CSV,)),
@@ -138,7 +140,10 @@ def sections(compared: Compared) -> Iterator[dict[str, Any]]:
 def remarks(compared: Compared, archive: ComparedArchive) -> Iterator[str]:
     """Say what came out, what differs between the two sides, and what only one side has."""
     yield f"{outcome(archive)}."
-    days = "how far apart is not known" if archive.days_apart is None else f"{archive.days_apart:,.2f} days apart"
+    days = "how far apart is not known"
+    if archive.days_apart is not None:
+        apart = archive.days_apart
+        days = f"{apart:,.0f} days apart" if apart >= 2 else f"{duration(86400 * apart)} apart"
     began = f"{archive.started or NOT_KNOWN} there, from {compared.started or NOT_KNOWN} here"
     yield f"Measured from {began}: {archive.together or days}."
     if archive.version and archive.version != __version__:
