@@ -24,6 +24,7 @@ SHOWN = 8
 NAMED = 3
 """So many ranks of a group have a warning beside its results."""
 NO_SOLO = "only runs without exchange time each rank by itself (extra no_gradient_sync)"
+NO_VERDICT = "no verdict"
 NO_PRODUCT = "the records have no matrix product of each rank"
 INTRO = (
     "If ranks exchange in every step, all of them take as long as the slowest one. So these figures are of each rank "
@@ -65,7 +66,7 @@ def _verdict(standing: RankStanding) -> Entry:
         slow = ", ".join(standing.slow)
         return Entry(f"slow: {slow}", slow)
     owns = [own for own in (standing.solo, standing.product) if own and own.distances]
-    return Entry("as the others" if any(own.standing.p_holm is not None for own in owns) else "no verdict")
+    return Entry("as the others" if any(own.standing.p_holm is not None for own in owns) else NO_VERDICT)
 
 
 COLUMNS = (
@@ -95,11 +96,18 @@ def table(scope: Scope) -> Table | None:
 
 
 def _comparable(standings: Iterable[RankStanding]) -> dict[Cell, list[RankStanding]]:
-    """Return the cells of three ranks or more. Of two that differ, nobody can tell which one is slow."""
+    """Return the cells of three ranks or more with a verdict or own steps.
+
+    Of two ranks that differ, nobody can tell which one is slow. Matrix products without a verdict tell nothing.
+    """
     cells: dict[Cell, list[RankStanding]] = {}
     for standing in standings:
         cells.setdefault(standing.cell, []).append(standing)
-    return {cell: ranks for cell, ranks in cells.items() if len(ranks) >= LEAST_PARTS}
+    return {
+        cell: ranks
+        for cell, ranks in cells.items()
+        if len(ranks) >= LEAST_PARTS and any(rank.solo or _verdict(rank).text != NO_VERDICT for rank in ranks)
+    }
 
 
 def notes(scope: Scope, group: Group) -> Iterator[Note]:
