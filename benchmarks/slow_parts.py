@@ -16,7 +16,8 @@ import numpy as np
 from scipy import stats
 
 from throughline import outliers
-from throughline.outliers import Peers
+from throughline.outliers import TOLERANCE, Peers
+from throughline.records.acceptance import DISKS_DIFFER
 
 FIGURES, DRIFT, SEED = 6, 0.01, 1
 SLOW = (0.03, 0.05, 0.10)
@@ -55,29 +56,34 @@ class Fleet:
 
 @dataclass(frozen=True)
 class QuickFleet(Fleet):
-    """The devices of several nodes in a quick acceptance. It has four figures of each device, and three of each node.
+    """The devices of several nodes in a quick acceptance. It has four figures of each device, three of each node, and
+    two of its disk.
 
-    What devices share with others of their node differs between nodes as well.
+    What devices share with others of their node differs between nodes as well. disks: the deviation of disks, both
+    between them and between their repeats.
     """
 
     of_node: int = 8
+    disks: float = 0.1
 
     def measured(self, chance: np.random.Generator, slow: float = 0.0, how_many: int = 1) -> dict[str, Peers[int]]:
         figures = {}
-        for figure, each in enumerate([self.of_node] * 4 + [1] * 3):
+        usual = self.between, self.noise, TOLERANCE
+        kinds = [(self.of_node, *usual)] * 4 + [(1, *usual)] * 3 + [(1, self.disks, self.disks, DISKS_DIFFER)] * 2
+        for figure, (each, between, noise, tolerance) in enumerate(kinds):
             shape = self.devices // self.of_node, each, self.repeats
-            noise = chance.standard_t(3, shape) / math.sqrt(3) if self.heavy else chance.standard_normal(shape)
-            between = chance.standard_normal((*shape[:2], 1)) + chance.standard_normal((shape[0], 1, 1))
-            logs = self.between / math.sqrt(2) * between + self.noise * noise
+            drawn = chance.standard_t(3, shape) / math.sqrt(3) if self.heavy else chance.standard_normal(shape)
+            parts = chance.standard_normal((*shape[:2], 1)) + chance.standard_normal((shape[0], 1, 1))
+            logs = between / math.sqrt(2) * parts + noise * drawn
             logs += DRIFT * chance.standard_normal(self.repeats)
             speeds = np.exp(logs.reshape(-1, self.repeats))
             speeds[:how_many] *= 1 - slow
             values = {part: dict(enumerate(repeats, start=1)) for part, repeats in enumerate(speeds.tolist())}
-            figures[f"figure {figure}"] = Peers(values)
+            figures[f"figure {figure}"] = Peers(values, tolerance=tolerance)
         return figures
 
 
-QUICK = [QuickFleet(1024, 3, 0.007, 0.01, heavy) for heavy in (False, True)]
+QUICK = [QuickFleet(1024, 3, 0.007, 0.01, heavy, disks=disks) for heavy in (False, True) for disks in (0.1, 0.2)]
 """128 nodes with 8 devices each."""
 FLEETS = [
     Fleet(devices, repeats, between, noise, heavy)
@@ -125,6 +131,7 @@ def table(fleets: Sequence[Fleet], acceptances: int) -> str:
         shares = [found(fleet, slow, acceptances // 4) for slow in SLOW]
         shares += [found(fleet, TWO, acceptances // 4, how_many=2)]
         noise = f"{100 * fleet.noise:.1f} %{', heavy tails' if fleet.heavy else ''}"
+        noise += f", disks {100 * fleet.disks:.0f} %" if isinstance(fleet, QuickFleet) else ""
         often = f"{100 * false / acceptances:.1f} % ({100 * low:.1f} to {100 * high:.1f})"
         shown = " | ".join([often, *(f"{share:.0%}" for share in shares)])
         start = f"| {fleet.devices} | {fleet.repeats} | {100 * fleet.between:.1f} % | {noise} |"

@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from throughline import statistics
@@ -53,10 +53,12 @@ class Peers(Generic[Part]):
     """The values of one figure: each part's repeats, by their number.
 
     Repeats with the same number ran in the same round, as far as there are rounds. less: less is better, as of a time.
+    tolerance: the share by which sound parts may differ.
     """
 
     values: Mapping[Part, Mapping[int, float]]
     less: bool = False
+    tolerance: float = TOLERANCE
 
 
 @dataclass(frozen=True)
@@ -100,10 +102,10 @@ class _Suspicion(Generic[Part]):
     always: dict[Part, bool]
 
 
-def judge(figures: Mapping[Name, Peers[Part]], tolerance: float = TOLERANCE) -> dict[Name, dict[Part, Standing]]:
+def judge(figures: Mapping[Name, Peers[Part]]) -> dict[Name, dict[Part, Standing]]:
     """Judge every part in every figure, all of them as one family. A figure with fewer than three parts has no p."""
     known = {name: _with_values(peers) for name, peers in figures.items()}
-    found = {name: _suspicion(peers, tolerance) for name, peers in known.items() if len(peers.values) >= LEAST_PARTS}
+    found = {name: _suspicion(peers) for name, peers in known.items() if len(peers.values) >= LEAST_PARTS}
     tests = [(name, part) for name, suspicion in found.items() for part in suspicion.p]
     holm = dict(zip(tests, statistics.holm([found[name].p[part] for name, part in tests]), strict=True))
     judged: dict[Name, dict[Part, Standing]] = {}
@@ -116,7 +118,7 @@ def judge(figures: Mapping[Name, Peers[Part]], tolerance: float = TOLERANCE) -> 
             if suspicion
             and holm[name, part] < SURE
             and suspicion.always[part]
-            and speeds[part] < (1 - tolerance) * _median([speeds[other] for other in speeds if other != part])
+            and speeds[part] < (1 - peers.tolerance) * _median([speeds[other] for other in speeds if other != part])
         }
         if 2 * len(sure) >= len(speeds):  # no majority says what is usual
             sure = set()
@@ -134,7 +136,7 @@ def most_slow(parts: int) -> int:
 
 
 def _with_values(peers: Peers[Part]) -> Peers[Part]:
-    return Peers({part: values for part, values in peers.values.items() if values}, peers.less)
+    return replace(peers, values={part: values for part, values in peers.values.items() if values})
 
 
 def _median(values: Sequence[float]) -> float:
@@ -179,7 +181,7 @@ def _standing(
     )
 
 
-def _suspicion(peers: Peers[Part], tolerance: float) -> _Suspicion[Part]:
+def _suspicion(peers: Peers[Part]) -> _Suspicion[Part]:
     """Return how far each part is from the others, as a p-value of one side: only slow parts have a small one."""
     import numpy as np
 
@@ -189,11 +191,11 @@ def _suspicion(peers: Peers[Part], tolerance: float) -> _Suspicion[Part]:
     noise = _noise(repeated)
     middles = np.array([_median(values) for values in centred.values()])
     tails = _tails(list(centred.values()))
-    prior = _Prior((math.log1p(tolerance) / 2) ** 2 + noise, PRIOR_DEGREES if repeated else 0)
+    prior = _Prior((math.log1p(peers.tolerance) / 2) ** 2 + noise, PRIOR_DEGREES if repeated else 0)
     p = _one_after_the_other(middles, prior, tails)
     return _Suspicion(
         dict(zip(parts, p, strict=True)),
-        {part: max(values) < math.log1p(-tolerance / 2) for part, values in centred.items()},
+        {part: max(values) < math.log1p(-peers.tolerance / 2) for part, values in centred.items()},
     )
 
 

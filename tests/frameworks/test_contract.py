@@ -287,7 +287,8 @@ def test_reading_alone(lab: Lab) -> None:
     assert record.settings == {"data": "reading", "timed_step": "take a batch"} and record.data is not None
     assert record.work.flops_per_s is None and record.work.reasons["flops_per_s"] == "nothing is trained"
     first, warm = record.figures
-    assert first.at in ("1 workers, cold", "1 workers, not cold") and warm.at == "1 workers, warm"
+    assert first.name in ("reading_cold", "reading_not_cold") and warm.name == "reading_warm"
+    assert first.at == warm.at == 1, "workers"
     assert first.value and warm.value and record.samples_per_s
     each = [rank.window_end_s - rank.window_start_s for rank in record.ranks]
     assert warm.value == pytest.approx(sum(record.steps_timed * record.spec.batch / seconds for seconds in each))

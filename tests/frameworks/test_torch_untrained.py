@@ -108,11 +108,22 @@ def test_products_that_a_processor_rounds_to_bf16_are_no_fp32() -> None:
     assert shown["medium"]["shows"] == "bf16" and "fp32 was asked for" in str(judged.fault(shown["medium"]))
 
 
+def test_a_disk_is_measured_by_every_rank(tmp_path: Path) -> None:
+    made = run(
+        tmp_path / "results", model="disk", sizes=[1 << 16, 1 << 20], disk_folder=str(tmp_path), topologies=["1n1g"]
+    )
+    told = [(one.name, one.at) for one in made.figures]
+    assert told == [(name, size) for size in (1 << 16, 1 << 20) for name in ("disk_write", "disk_read")]
+    assert made.figures[0].value and made.settings and made.settings["file_system"]
+
+
 def test_the_parts_of_a_node_are_measured_in_rounds_by_every_rank(tmp_path: Path) -> None:
-    sizes = {"rows": 64, "elements": 4096, "exchanged": [1024, 4096], "rounds": 2}
+    sizes = {"rows": 64, "elements": 4096, "exchanged": [1024, 4096], "written": 4096, "rounds": 2}
     made = run(tmp_path, model="node-parts", **sizes)
+    files = [(name, 4096) for name in ("disk_write", "disk_read")]
     both = [(name, at) for at in (1024, 4096) for name in ("algorithm_bandwidth", "bus_bandwidth")]
-    assert [(one.name, one.at) for one in made.figures] == [("matmul", 64), ("vector_memory", 4096), *both] * 2
+    assert [(one.name, one.at) for one in made.figures] == [("matmul", 64), ("vector_memory", 4096), *files, *both] * 2
     values = [rank.figures for rank in made.ranks]
     assert values[0] == [one.value for one in made.figures] and values[1] and values[1][0] != values[0][0]
-    assert values[1][2:6] == values[0][2:6], "an all-reduce has one figure"
+    assert values[1][4:8] == values[0][4:8], "an all-reduce has one figure"
+    assert values[0][2] and values[1][2:4] == [None, None], "one rank measures the disk"

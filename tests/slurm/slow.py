@@ -1,6 +1,7 @@
-"""Make a part of the test cluster slow, as real faults do: a node by the quota of a control group, a link by tc.
+"""Make a part of the test cluster slow, as real faults do: a node or its disk by a control group, a link by tc.
 
 with node(cluster, "try2"): ...              its ranks get little processor time
+with disk(cluster, "try2"): ...              its ranks write to and read from the disk slowly
 with link(cluster, "try1", "try3"): ...      only what these two send to each other is slow
 with network(cluster, "try4"): ...           everything that this node sends is slow
 """
@@ -8,7 +9,9 @@ with network(cluster, "try4"): ...           everything that this node sends is 
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +22,8 @@ from slurm.conftest import Cluster, workers
 RATE = "20mbit"
 PERIOD_US, QUOTA_US = 100_000, 4_000
 """A rank at work gets 4 % of one core."""
-CONTROLLER = Path("/sys/fs/cgroup/cpu")
+DISK_BYTES_PER_S = 2_000_000
+CONTROLLERS = Path("/sys/fs/cgroup")
 STARTING = ("start", "join", "device", "model", "data", "optimizer")
 LOOK_EVERY_S = 0.2
 
@@ -27,11 +31,32 @@ LOOK_EVERY_S = 0.2
 @contextlib.contextmanager
 def node(cluster: Cluster, name: str) -> Iterator[None]:
     """Give the ranks on a node little processor time while they work. They start at full speed, to save time."""
-    needs((CONTROLLER / "cpu.cfs_quota_us").exists(), "control groups of version 1 with quotas of processor time")
-    group = CONTROLLER / cluster.space(name)
+    with _limited(cluster, name, "cpu", {"cpu.cfs_period_us": f"{PERIOD_US}", "cpu.cfs_quota_us": f"{QUOTA_US}"}):
+        yield
+
+
+@contextlib.contextmanager
+def disk(cluster: Cluster, name: str) -> Iterator[None]:
+    """Let the ranks on a node write to, and read from, the disk of the temporary folder slowly while they work."""
+    number = os.stat(tempfile.gettempdir()).st_dev
+    device = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}").resolve()
+    whole = device.parent if (device / "partition").exists() else device
+    needs((whole / "dev").exists(), "a temporary folder on a disk")
+    limit = f"{(whole / 'dev').read_text().strip()} {DISK_BYTES_PER_S}"
+    keys = ("blkio.throttle.write_bps_device", "blkio.throttle.read_bps_device")
+    with _limited(cluster, name, "blkio", dict.fromkeys(keys, limit)):
+        yield
+
+
+@contextlib.contextmanager
+def _limited(cluster: Cluster, name: str, controller: str, limits: dict[str, str]) -> Iterator[None]:
+    """Put the ranks on a node that are at work into a control group with these limits."""
+    root = CONTROLLERS / controller
+    needs((root / next(iter(limits))).exists(), f"control groups of version 1 with {next(iter(limits))}")
+    group = root / cluster.space(name)
     group.mkdir()
-    (group / "cpu.cfs_period_us").write_text(str(PERIOD_US))
-    (group / "cpu.cfs_quota_us").write_text(str(QUOTA_US))
+    for key, limit in limits.items():
+        (group / key).write_text(limit)
     over = threading.Event()
     watcher = threading.Thread(target=_slow_down, args=(cluster, name, group, over))
     watcher.start()
@@ -42,7 +67,7 @@ def node(cluster: Cluster, name: str) -> Iterator[None]:
         watcher.join()
         for pid in (group / "cgroup.procs").read_text().split():
             with contextlib.suppress(OSError):
-                (CONTROLLER / "cgroup.procs").write_text(pid)
+                (root / "cgroup.procs").write_text(pid)
         group.rmdir()
 
 

@@ -1,5 +1,5 @@
-"""A quick acceptance on a real Slurm cluster: a node that hangs, one that does not answer and one that is slow are
-named in time, and pairs are measured among the others only."""
+"""A quick acceptance on a real Slurm cluster: a node that hangs, one that does not answer, one that is slow and one
+whose disk is slow are named in time, and pairs are measured among the others only."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from throughline.study import acceptance
 
 QUICK = """accept:
   {quick: true, repeats: 1, threads: 1, min_seconds: 0.05, step_s: 1.5, device: cpu, pairs: PAIRS,
-   sizes: {matmul: [256], memory: [1048576], all_reduce: [1024, 1048576]}}
+   sizes: {matmul: [256], memory: [1048576], all_reduce: [1024, 1048576], disk: [2000000]}}
 """
 LACKING, HANGING, SLOW, SILENT = "try1", "try2", "try3", "try4"
 
@@ -101,3 +101,10 @@ def test_a_node_without_a_device_and_one_that_does_not_answer_are_named_in_time(
     assert bad["0"] == "it is away, because Slurm says that it is drained"
     assert "has not ended its check" in bad["3"] and {LACKING, SILENT} <= {*excluded.split(",")}
     assert seconds < 300, "a check may take 180 s, and 30 s to start"
+
+
+def test_a_node_with_a_slow_disk_is_named(project: Project) -> None:
+    with slow.disk(project.cluster, SLOW):
+        bad, excluded, _ = accepted(project, "none")
+    assert excluded == SLOW and bad.keys() == {"2"}
+    assert bad["2"].startswith("node 2: disk ") and "without training, too (disk read, disk write)" in bad["2"]

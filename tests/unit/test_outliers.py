@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -17,7 +18,7 @@ def peers(*medians: float, less: bool = False) -> Peers[int]:
 
 
 def slow(figures: dict[str, Peers[int]], tolerance: float = 0.02) -> set[int]:
-    judged = outliers.judge(figures, tolerance)
+    judged = outliers.judge({name: replace(peers, tolerance=tolerance) for name, peers in figures.items()})
     return {part for standings in judged.values() for part, standing in standings.items() if standing.slow}
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Bad = Literal["low", "high", "other"]
-Part = Literal["GPU", "GPU memory", "PCIe", "NVLink", "host", "host memory", "network", "software"]
+Part = Literal["GPU", "GPU memory", "PCIe", "NVLink", "host", "host memory", "network", "software", "disk"]
 OF_GPU: dict[str, frozenset[Part]] = {
     "step": frozenset({"GPU", "GPU memory", "PCIe", "host", "host memory", "software"}),
     "matmul": frozenset({"GPU", "GPU memory", "software"}),
@@ -34,11 +34,11 @@ THROTTLES = {
 class Fact:
     """A fact that may explain slowness.
 
-    of: where it is in a record: `telemetry` and `hardware` have the parts `device` and `machine`, and `software` is the
-    environment; key: its name there; part: what of a node it is about, so that it explains only figures that need this
-    part; bad: how it explains slowness; least: the smallest difference that counts, as a share of the peers' value or,
-    if absolute, in its unit; why: what it explains; same_index: only devices with the same index on other nodes are its
-    peers, because a slot decides it.
+    of: where it is in a record: `telemetry` and `hardware` have the parts `device` and `machine`, `software` is the
+    environment, and `settings` what was built; key: its name there; part: what of a node it is about, so that it
+    explains only figures that need this part; bad: how it explains slowness; least: the smallest difference that
+    counts, as a share of the peers' value or, if absolute, in its unit; why: what it explains; same_index: only devices
+    with the same index on other nodes are its peers, because a slot decides it.
     """
 
     of: str
@@ -116,12 +116,15 @@ FACTS = (
     Fact("software", "torch", "PyTorch", "software", "other", why="another version of PyTorch"),
     Fact("software", "cuda", "CUDA", "software", "other", why="another version of CUDA"),
     Fact("software", "nccl", "NCCL", "software", "other", why="another version of NCCL"),
+    Fact("settings", "file_system", "file system", "disk", "other", why="another file system"),
 )  # fmt: skip
 """What explains most stands first."""
 
 
 def needed(what: str, kind: str, on_cpu: bool) -> frozenset[Part]:
     """Return the parts of a node that a measurement needs. kind: of its place."""
+    if what == "disk":
+        return frozenset({"disk"})
     several: set[Part] = {"network"} if kind in ("pair", "link", "all") else set()
     if what == "step" and kind != "device":
         several.add("NVLink")

@@ -121,6 +121,7 @@ def _of_run(run: Run, index: int, telemetry: Sequence[NodeTelemetry]) -> dict[Fa
         ],
         "hardware.device": [device for node in hardware for device in node.devices],
         "hardware.machine": [_with_links(node) for node in hardware],
+        "settings": [run.record.settings or {}],
         "software": [software] if isinstance(software, dict) and len(run.nodes) == 1 else [],
     }
     values = {fact: _worst(fact, [source.get(fact.key) for source in sources[fact.of]]) for fact in FACTS}

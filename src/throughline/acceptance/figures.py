@@ -19,10 +19,10 @@ Outcomes = dict[int, dict[Place, outliers.Standing]]
 
 def judge(measured: Measured, tolerance: float) -> list[FleetFigure]:
     """Return every figure. The figures of peers are judged as one family, and the others only have distances."""
-    bare = list(_bare(measured))
+    bare = list(_bare(measured, tolerance))
     compared = of_peers([figure for figure, _ in bare])
     family = {number: peers for number, (figure, peers) in enumerate(bare) if figure in compared}
-    outcomes = _in_two_looks(family, {number: bare[number][0].kind for number in family}, tolerance)
+    outcomes = _in_two_looks(family, {number: bare[number][0].kind for number in family})
     figures = []
     for number, (figure, peers) in enumerate(bare):
         judged = number in family and len(peers.values) >= LEAST_PARTS
@@ -32,7 +32,7 @@ def judge(measured: Measured, tolerance: float) -> list[FleetFigure]:
     return figures
 
 
-def _bare(measured: Measured) -> Iterator[tuple[FleetFigure, Peers[Place]]]:
+def _bare(measured: Measured, tolerance: float) -> Iterator[tuple[FleetFigure, Peers[Place]]]:
     """Yield each figure without its places, and their values by repeat."""
     for names, lines in measured.values().groupby(FIGURE, sort=False):
         key: dict[str, Any] = dict(zip(FIGURE, names, strict=True))
@@ -41,7 +41,8 @@ def _bare(measured: Measured) -> Iterator[tuple[FleetFigure, Peers[Place]]]:
         values: dict[Place, dict[int, float]] = {}
         for place, repeat, value in zip(lines.place, lines.repeat, lines.value, strict=True):
             values.setdefault(place, {})[int(repeat)] = float(value)
-        yield figure.model_copy(update={"limit": limit, "limit_source": source}), Peers(values, figure.better == "less")
+        peers = Peers(values, figure.better == "less", figure.tolerance(tolerance))
+        yield figure.model_copy(update={"limit": limit, "limit_source": source}), peers
 
 
 def largest(figures: Sequence[FleetFigure]) -> list[FleetFigure]:
@@ -59,14 +60,14 @@ def of_peers(figures: Sequence[FleetFigure]) -> list[FleetFigure]:
     return sorted(peers, key=lambda figure: (figure.what, figure.figure, str(figure.size), figure.kind))
 
 
-def _in_two_looks(family: Family, kinds: Mapping[int, PlaceKind], tolerance: float) -> Outcomes:
+def _in_two_looks(family: Family, kinds: Mapping[int, PlaceKind]) -> Outcomes:
     """Judge all figures as one family, then once more with pairs of sound nodes only, if a node is slow.
 
     The pairs of a slow node are slow because of it. Of four nodes they are half of all pairs, and hide a slow link. A
     pair is slow if one of both looks says so. If it is the network of a node that is slow, none of its pairs is. With
     equal nodes there is no second look, so it gives no alarm of its own.
     """
-    first = outliers.judge(family, tolerance)
+    first = outliers.judge(family)
     slow: dict[PlaceKind, set[int]] = {"link": set(), "device": set(), "node": set(), "pair": set()}
     for number, places in first.items():
         slow[kinds[number]] |= {place.nodes[0] for place, standing in places.items() if standing.slow}
@@ -79,7 +80,7 @@ def _in_two_looks(family: Family, kinds: Mapping[int, PlaceKind], tolerance: flo
         for number, peers in family.items()
         if number in pairs
     }
-    second = outliers.judge(family | sound, tolerance)
+    second = outliers.judge(family | sound)
     for number, places in second.items():
         for place, standing in first[number].items():
             is_explained = number in pairs and bool(slow["link"] & set(place.nodes))

@@ -25,7 +25,7 @@ from throughline.study.acceptance import Place
 UNEXPLAINED = "nothing that was observed explains it"
 NAMED = 3
 """How many facts a sentence names."""
-HARDWARE = ("matmul", "memory", "copies")
+HARDWARE = ("matmul", "memory", "copies", "disk")
 """Measurements without a training program."""
 UNSURE = 0.1
 """A place that is behind by more than this share may be slow, although it is not called slow."""
@@ -248,12 +248,12 @@ def _alone(place: Place, figures: Sequence[FleetFigure], whats: Collection[str])
             for standing in figure.standings:
                 here = standing.place.nodes == place.nodes and place.device in (None, standing.place.device)
                 if here and standing.others:
-                    (behind if _may_be_slow(standing) else equal).add(figure.words)
+                    (behind if _may_be_slow(standing, figure.tolerance(UNSURE)) else equal).add(figure.words)
     return sorted(equal - behind), sorted(behind)
 
 
-def _may_be_slow(standing: Standing) -> bool:
-    return standing.slow or standing.behind > UNSURE
+def _may_be_slow(standing: Standing, unsure: float = UNSURE) -> bool:
+    return standing.slow or standing.behind > unsure
 
 
 def _is_as_slow(pair: Standing, slow: float) -> bool:

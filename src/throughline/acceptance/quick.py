@@ -31,7 +31,7 @@ def views(node: dict[str, Run]) -> Iterator[Run]:
         telemetry = (step or parts).record.telemetry
         for device in [None] if on_cpu else range(parts.measurement.spec.topology.devices):
             yield from _of_parts(parts, device, ALONE, telemetry)
-        yield from _of_parts(parts, None, ("all-reduce",), telemetry)
+        yield from _of_parts(parts, None, ("all-reduce", "disk"), telemetry)
 
 
 def _of_step(run: Run) -> Iterator[Run]:

@@ -8,6 +8,7 @@ from datetime import datetime
 from throughline import outliers, statistics
 from throughline.acceptance.findings import UNSURE
 from throughline.acceptance.measured import Measured
+from throughline.disk import IN_MEMORY
 from throughline.outliers import LEAST_PARTS
 from throughline.records.acceptance import Finding, FleetFigure, Standing, first_of
 from throughline.study.acceptance import Place, PlaceKind
@@ -28,9 +29,11 @@ def with_doubts(figure: FleetFigure, findings: Sequence[Finding], tolerance: flo
     is as they are.
     """
 
+    tolerance = max(UNSURE, figure.tolerance(tolerance))
+
     def doubted(standing: Standing) -> Standing:
         is_usual = standing.others >= MANY and (standing.p_holm or 0.0) >= LIKELY
-        if standing.verdict != "as its peers" or standing.behind <= max(UNSURE, tolerance) or is_usual:
+        if standing.verdict != "as its peers" or standing.behind <= tolerance or is_usual:
             return standing
         causes = [str(finding.place) for finding in findings if finding.explains(standing.place)]
         verdict = {"verdict": "explained", "because": causes[0]} if causes else {"verdict": "not certain"}
@@ -46,17 +49,17 @@ def differences(figures: Sequence[FleetFigure], tolerance: float, slow_nodes: se
     them.
     """
     for figure in figures:
-        ignored = slow_nodes if figure.kind == "pair" else set()
+        tolerated, ignored = figure.tolerance(tolerance), slow_nodes if figure.kind == "pair" else set()
         places = [standing for standing in figure.standings if not ignored & set(standing.place.nodes)]
         if len(places) == 2:
             slower = max(places, key=lambda standing: standing.behind)
-            if slower.behind > tolerance:
+            if slower.behind > tolerated:
                 other = next(place for place in places if place is not slower)
                 yield (
                     f"{figure.words}: {100 * slower.behind:.1f} % slower at {slower.place} than at {other.place}, "
                     "and of two nobody can tell which one is wrong"
                 )
-        elif half := slower_half(places, figure.better == "less", tolerance):
+        elif half := slower_half(places, figure.better == "less", tolerated):
             slow, behind = half
             yield (
                 f"{figure.words}: {first_of(slow)} ({len(slow)} of {len(places)}) are {100 * behind:.1f} % slower than "
@@ -119,7 +122,7 @@ def has_peers(figure: FleetFigure) -> bool:
 
 
 def _of_runs(measured: Measured) -> Iterator[str]:
-    """Yield in what the runs differ: the model of the devices, Throughline's code, and the day."""
+    """Yield in what the runs differ: the model of the devices, Throughline's code, and the day; and lacking disks."""
     models: dict[str, set[int]] = {}
     for run in measured.runs:
         if len(run.nodes) == 1 and run.record.device and run.record.device.name:
@@ -127,6 +130,10 @@ def _of_runs(measured: Measured) -> Iterator[str]:
     if len(models) > 1:
         which = [f"{name} in {first_of(f'node {node}' for node in sorted(of))}" for name, of in sorted(models.items())]
         yield f"The devices are of different models, and a slower model looks like a slow device: {'; '.join(which)}"
+    diskless = {run.nodes[0] for run in measured.runs if (run.record.settings or {}).get("file_system") in IN_MEMORY}
+    if diskless:
+        nodes = first_of(f"node {node}" for node in sorted(diskless))
+        yield f"No disk of {nodes} was measured, because the folder is in memory; set accept.disk to a folder on a disk"
     digests = {str(run.record.environment.get("code")) for run in measured.runs}
     if len(digests) > len({run.measurement.what for run in measured.runs}):
         yield "The runs were made by different versions of Throughline's code"

@@ -11,6 +11,7 @@ from throughline import records
 from throughline.acceptance import figures, findings, limits, quick, undecided
 from throughline.acceptance.measured import UNSUPPORTED, Measured, read
 from throughline.records.acceptance import (
+    DISKS_DIFFER,
     Acceptance,
     AcceptanceVerdict,
     Away,
@@ -192,11 +193,12 @@ def paragraph(outcome: Acceptance) -> str:
     """Return the verdict as one paragraph for an administrator or a vendor. It names no machine."""
     repeats = max((len(place.repeats) for figure in outcome.figures for place in figure.standings), default=0)
     nodes, devices = counted(len(outcome.nodes), "node"), counted(outcome.devices, "device")
+    disks = f" (a disk: {100 * DISKS_DIFFER:g} %)" * any(figure.what == "disk" for figure in outcome.figures)
     each = " each" if len(outcome.nodes) > 1 else ""
     name = f"{outcome.devices} x {outcome.device}" if outcome.device else devices
     how = (
         f"Measured {outcome.started or 'never'} to {outcome.ended or 'never'} on {nodes} with {name}{each}, "
-        f"{counted(repeats, 'repeat')}; a place is called slow if it is more than {100 * outcome.tolerance:g} % slower "
-        "than its peers and stands out among all places and figures."
+        f"{counted(repeats, 'repeat')}; a place is called slow if it is more than {100 * outcome.tolerance:g} % "
+        f"slower than its peers{disks} and stands out among all places and figures."
     )
     return " ".join(line if line.endswith(".") else f"{line}." for line in [how, *lines(outcome)])

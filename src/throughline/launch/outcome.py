@@ -289,16 +289,15 @@ def _counted_figures(spec: RunSpec, ranks: Sequence[Measured]) -> list[dict[str,
 
 
 def _read_alone(spec: RunSpec, ranks: Sequence[Measured]) -> list[dict[str, Any]]:
-    """Return the throughput of all replicas in each pass of a run that reads alone."""
+    """Return the throughput of all replicas in each pass of a run that reads alone, by the workers of a rank."""
     passes = zip(*(rank.reading for rank in ranks), strict=True)
     share = spec.size.replicas / len(ranks)  # ranks that share a replica read the same rows
     figures = []
     for each in passes:
         state = next((one.state for one in each if one.state == "not cold"), each[0].state)
         speed = share * sum(one.samples / one.seconds for one in each)
-        at = f"{each[0].workers} workers, {state}"
-        unit = f"{workloads.unit(spec)}/s"
-        figures.append({"name": "reading", "unit": unit, "better": "more", "at": at, "value": speed})
+        name, unit = f"reading_{state.replace(' ', '_')}", f"{workloads.unit(spec)}/s"
+        figures.append({"name": name, "unit": unit, "better": "more", "at": each[0].workers, "value": speed})
     return figures
 
 

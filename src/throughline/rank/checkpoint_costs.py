@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from throughline import page_cache
+from throughline import disk, page_cache
 from throughline.messages import Checkpointed, Restarted
 from throughline.rank import report
 from throughline.rank.run import Run
@@ -81,7 +81,7 @@ class Costs:
             saves.append(self._timed(lambda: self.checkpoints.save(last)))
         result = Checkpointed(
             bytes=sum(path.stat().st_size for path in _files(last)),
-            file_system=file_system(self.folder),
+            file_system=disk.file_system(self.folder),
             save_s=saves,
             async_blocked_s=blocked,
             async_written_s=written,
@@ -181,14 +181,3 @@ def _alive(run: Run) -> Iterator[None]:
         over.set()
         thread.join()
         run.heart.phase("end")
-
-
-def file_system(folder: Path) -> str | None:
-    """Return the type of the file system that holds a folder, such as ext4, nfs4, lustre or tmpfs; None if unknown."""
-    try:
-        mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
-    except OSError:
-        return None
-    there = folder.resolve()
-    kinds = {mount[1]: mount[2] for mount in mounts if there.is_relative_to(mount[1].replace("\\040", " "))}
-    return kinds[max(kinds, key=len)] if kinds else None

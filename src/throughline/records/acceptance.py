@@ -22,8 +22,12 @@ NAMES = {
     ("copies", "device_to_host"): "copy to the host",
     ("all-reduce", "bus_bandwidth"): "all-reduce",
     ("all-reduce", "latency"): "all-reduce of a small message",
+    ("disk", "disk_write"): "disk write",
+    ("disk", "disk_read"): "disk read",
 }
 """What a figure is called in sentences, by the measurement and the figure."""
+DISKS_DIFFER = 0.4
+"""A disk that is slower than its peers by no more than this share is not called slow."""
 NAMED = 3
 """A sentence names no more places than this."""
 
@@ -88,6 +92,10 @@ class PlacedFigure(Entry):
     @property
     def words(self) -> str:
         return name_of(self.what, self.figure)
+
+    def tolerance(self, asked: float) -> float:
+        """Return the share by which sound places may differ. asked: that of most figures; sound disks differ more."""
+        return max(asked, DISKS_DIFFER) if self.what == "disk" else asked
 
 
 class FleetFigure(PlacedFigure):

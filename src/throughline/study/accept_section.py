@@ -10,10 +10,11 @@ from throughline.spec.run import NumberFormat
 from throughline.study.benchmark import DeviceName, HostName, PartitionName
 from throughline.study.section import Name, PositiveInt, Section, Text
 
-What = Literal["step", "matmul", "memory", "copies", "all-reduce"]
+What = Literal["step", "matmul", "memory", "copies", "all-reduce", "disk"]
 WHATS: tuple[What, ...] = get_args(What)
 FigureName = Literal[
-    "samples_per_s", "matmul", "vector_memory", "host_to_device", "device_to_host", "bus_bandwidth", "latency"
+    "samples_per_s", "matmul", "vector_memory", "host_to_device", "device_to_host", "bus_bandwidth", "latency",
+    "disk_write", "disk_read",
 ]  # fmt: skip
 FIGURES: dict[What, tuple[FigureName, ...]] = {
     "step": ("samples_per_s",),
@@ -21,6 +22,7 @@ FIGURES: dict[What, tuple[FigureName, ...]] = {
     "memory": ("vector_memory",),
     "copies": ("host_to_device", "device_to_host"),
     "all-reduce": ("bus_bandwidth", "latency"),
+    "disk": ("disk_write", "disk_read"),
 }
 """Map each measurement to its figures that are compared."""
 AllFeatures = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]+(&[A-Za-z0-9_.:-]+)*$")]
@@ -33,7 +35,7 @@ class Expectation(Section):
     what: What = Field(description="the measurement")
     at: Kind = Field("device", description="where it takes place")
     size: PositiveInt | None = Field(None, description="rows, elements or bytes; null: the largest")
-    figure: FigureName | None = Field(None, description="copies have two, and so has all-reduce; null: the first")
+    figure: FigureName | None = Field(None, description="copies, all-reduce and disk have two; null: the first")
     value: PositiveFloat = Field(description="the figure")
     unit: Text = Field(description="as records have it, such as `TFLOPS`, `GB/s` or `samples/s`")
     source: Text = Field(description="who says so, and where")
@@ -56,6 +58,7 @@ class AcceptSizes(Section):
     copies: FewSizes = Field(
         default_factory=list, description="bytes to and from the host; []: 268435456; a CPU has none"
     )
+    disk: FewSizes = Field(default_factory=list, description="bytes of a file; []: 268435456, on a CPU 67108864")
     all_reduce: Annotated[list[PositiveInt], Field(max_length=12)] = Field(
         default_factory=list,
         description="bytes; []: 1 KiB, 1 MiB and 1 GiB, on a CPU 1 KiB, 64 KiB and 4 MiB",
@@ -111,7 +114,10 @@ class Accept(Section):
     precision: NumberFormat | None = Field(None, description="of the matrix products; null: bf16, on a CPU fp32")
     step_s: PositiveFloat | None = Field(None, description="seconds of training steps in a run; null: 10, on a CPU 3")
     min_seconds: Annotated[float, Field(ge=0.01)] = Field(1.0, description="shortest time for each size")
-    sizes: AcceptSizes = Field(default_factory=AcceptSizes, description="what is multiplied, copied and exchanged")
+    sizes: AcceptSizes = Field(default_factory=AcceptSizes, description="what is multiplied, copied, sent and written")
+    disk: Text | None = Field(
+        None, description="the folder on each node where `disk` writes a file; null: the temporary folder ($TMPDIR)"
+    )
     pairs: Literal["all", "none"] | PositiveInt = Field(
         "all",
         description="`all`: a round robin of every two nodes; a number: so many rounds of it",

@@ -17,9 +17,10 @@ translates their texts.
     copies       figures `host_to_device` and `device_to_host` (GB/s) by bytes; only where devices are accelerators
     all-reduce   figures `bus_bandwidth` and `algorithm_bandwidth` (GB/s) by bytes. The seconds of a small message are
                  its bytes / 1e9 / algorithm_bandwidth
+    disk         figures `disk_write` and `disk_read` (GB/s) by bytes: one file of a node, written by one process
 
 A quick acceptance measures a node in two runs with all of its devices at once: `step`, and `parts`, which has the
-figures of the four others several times over. Of all nodes together it measures nothing.
+figures of the others several times over. Of all nodes together it measures nothing.
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ RECORDED: dict[str, tuple[str, ...]] = {
     "memory": ("vector_memory",),
     "copies": ("host_to_device", "device_to_host"),
     "all-reduce": ("bus_bandwidth", "algorithm_bandwidth"),
+    "disk": ("disk_write", "disk_read"),
     "parts": ("matmul", "vector_memory"),
 }
 """Map each measurement to the figures of its records that are judged; a step is judged by `samples_per_s`."""
@@ -218,14 +220,15 @@ class Plan:
 
     def _at(self, place: Place) -> Iterator[Measurement]:
         """Yield the measurements at a place. A node whose processor is the device is measured like a device."""
-        alone = ("step", "matmul", "memory", "copies")
-        of_node = (*alone, "all-reduce") if self.fleet.kind == "cpu" else ("step", "all-reduce")
-        of_node = ("parts", "step") if self.quick else of_node
+        alone: tuple[Run, ...] = ("step", "matmul", "memory", "copies")
+        of_node: tuple[Run, ...] = ("step", "all-reduce", "disk")
+        if self.quick or self.fleet.kind == "cpu":
+            of_node = ("parts", "step") if self.quick else (*alone, "all-reduce", "disk")
         whats = {"device": alone, "node": of_node, "pair": ("all-reduce",), "all": ("step", "all-reduce")}[place.kind]
         topology = Topology(len(place.nodes), 1 if place.kind == "device" else self.fleet.devices)
         for repeat in range(1, 1 + (1 if self.quick and place.kind == "node" else self.repeats)):
             for what, spec in self.specs:
-                if spec.topology == topology and what in whats:
+                if what in whats and (what == "disk" or spec.topology == topology):  # one process writes a file
                     record = f"{FOLDER}/{place.folder}/{what}/run{repeat}.json"
                     yield Measurement(place, what, replace(spec, repeat=repeat), record, self._visible(place))
 
@@ -272,7 +275,7 @@ def asked(config: Config, fleet: Fleet) -> Plan:
         (what, spec)
         for what, block in _blocks(config, fleet).items()
         if what in (*accept.measure, "parts")
-        for spec in runs.expand(_alone(config, what, {**block, "topologies": list(topologies)}))
+        for spec in runs.expand(_alone(config, what, {"topologies": list(topologies), **block}))
         if what != "all-reduce" or spec.topology.world > 1
     ]
     return Plan(
@@ -313,6 +316,7 @@ def _blocks(config: Config, fleet: Fleet) -> dict[Run, dict[str, Any]]:
         "memory": ("vector", sizes.memory or [1 << 24 if on_cpu else 1 << 28]),
         "copies": ("copies", sizes.copies or [1 << 28]),
         "all-reduce": ("all-reduce", exchanged),
+        "disk": ("disk", sizes.disk or [1 << 26 if on_cpu else 1 << 28]),
     }
     if on_cpu:
         del calls["copies"]
@@ -326,12 +330,15 @@ def _blocks(config: Config, fleet: Fleet) -> dict[Run, dict[str, Any]]:
     if accept.quick:
         parts = {"rows": max(calls["matmul"][1]), "elements": max(calls["memory"][1]), "exchanged": exchanged}
         parts |= {"copied": max(sizes.copies or [1 << 28]), "rounds": ROUNDS}
+        parts |= {"written": max(calls["disk"][1]) if "disk" in accept.measure else 0, "disk_folder": accept.disk or ""}
         parts |= {"min_seconds": min(accept.min_seconds, 0.2), "batch": {precision: [1]}}
         blocks = {"parts": {"model": "node-parts", **of_call, **parts}, "step": blocks["step"]}
         calls = {"all-reduce": calls["all-reduce"]}
     for what, (model, asked) in calls.items():
         batch = {precision if what == "matmul" else "fp32": [1]}
         blocks[what] = {"model": model, "sizes": asked, "batch": batch, **of_call}
+    if "disk" in blocks:
+        blocks["disk"] |= {"topologies": ["1n1g"], "disk_folder": accept.disk or ""}
     return blocks
 
 

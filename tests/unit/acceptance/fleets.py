@@ -20,7 +20,9 @@ from throughline.study import acceptance
 from throughline.study.acceptance import Fleet, Measurement, Place, Plan
 from throughline.study.config import load
 
-SPEEDS = {"step": 1000.0, "matmul": 700.0, "memory": 2900.0, "copies": 50.0, "all-reduce": 300.0, "parts": 1.0}
+SPEEDS = {
+    "step": 1000.0, "matmul": 700.0, "memory": 2900.0, "copies": 50.0, "all-reduce": 300.0, "disk": 2.0, "parts": 1.0,
+}  # fmt: skip
 """Samples per second, TFLOPS and GB/s."""
 Share = Callable[[Measurement], float]
 Change = Callable[[Measurement, dict[str, Any]], None]
@@ -123,7 +125,8 @@ def parts(spec: RunSpec, share: Share, measured: Measurement) -> tuple[list[dict
     for device in range(spec.topology.devices):
         alone = [replace(measured, place=Place("device", measured.place.nodes, device), what=what) for what in ALONE]
         figures = []
-        for one in [*alone, replace(measured, what="all-reduce")] * acceptance.ROUNDS:
+        of_node = [replace(measured, what="all-reduce"), replace(measured, what="disk")]
+        for one in [*alone, *of_node] * acceptance.ROUNDS:
             figures += _figures(one, SPEEDS[one.what] * share(one) * (1 + chance.gauss(0, 0.002)))
         ranks.append([figure["value"] for figure in figures])
     times = {"window_start_s": 0, "window_end_s": 1, "peak_memory_bytes": None, "cpu_seconds": 1, "loader_stall_s": 0}

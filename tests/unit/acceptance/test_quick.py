@@ -29,14 +29,19 @@ def test_equal_nodes_pass_and_everything_but_the_links_is_compared(tmp_path: Pat
     assert found.summary == "The 4 nodes are fit: no device or node is slow; links were not compared."
     assert {(figure.what, figure.kind, len(figure.standings)) for figure in found.figures if figure.judged} == {
         ("matmul", "device", 8), ("memory", "device", 8), ("copies", "device", 8), ("step", "node", 4),
-        ("all-reduce", "node", 4),
+        ("all-reduce", "node", 4), ("disk", "node", 4),
     }  # fmt: skip
     assert {len(place.repeats) for figure in found.figures for place in figure.standings} == {3}
     assert quick.not_passed(found) == {}
 
 
 @pytest.mark.parametrize(
-    ("speed", "place"), [(slow(3, 1, "matmul"), "node 3, GPU 1"), (slow(2, None, "step", "all-reduce"), "node 2")]
+    ("speed", "place"),
+    [
+        (slow(3, 1, "matmul"), "node 3, GPU 1"),
+        (slow(2, None, "step", "all-reduce"), "node 2"),
+        (slow(2, None, "disk", by=0.1), "node 2"),
+    ],
 )
 def test_a_slow_device_or_node_has_not_passed_by_so_much(tmp_path: Path, speed: fleets.Share, place: str) -> None:
     found = judged(tmp_path, asked(), speed=speed)
@@ -107,7 +112,7 @@ def test_if_half_of_the_nodes_do_not_answer_none_of_them_is_blamed(tmp_path: Pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fleet", slow_parts.QUICK, ids=["normal", "heavy tails"])
+@pytest.mark.parametrize("fleet", slow_parts.QUICK, ids=["normal", "disks that differ more", "heavy tails", "both"])
 def test_equal_nodes_rarely_get_an_alarm(fleet: slow_parts.QuickFleet) -> None:
     """128 nodes with 8 devices each. The seed is fixed; `benchmarks/slow_parts.py --quick` simulates more."""
     assert slow_parts.alarms(fleet, 10) == 0

@@ -65,13 +65,16 @@ def test_a_fit_fleet_says_what_was_compared(tmp_path: Path, how: dict[str, Any],
     assert (found.summary, STATUS[found.verdict], found.findings, found.missing) == (told, 0, [], [])
     alone = [remark for remark in found.remarks if remark.startswith("These figures were not compared")]
     if how.get("nodes") == 1:
-        assert alone[0].endswith(": all-reduce (nodes), all-reduce of a small message (nodes), training step (nodes)")
+        assert alone[0].endswith(
+            ": all-reduce (nodes), all-reduce of a small message (nodes), disk read (nodes), "
+            "disk write (nodes), training step (nodes)"
+        )
     elif "devices" not in how:
         assert not alone
     if not how:
         assert {(figure.what, figure.kind) for figure in found.figures if figure.judged} == {
             *((what, "device") for what in ("step", "matmul", "memory", "copies")),
-            ("step", "node"), ("all-reduce", "node"), ("all-reduce", "pair"), ("all-reduce", "link"),
+            ("step", "node"), ("disk", "node"), ("all-reduce", "node"), ("all-reduce", "pair"), ("all-reduce", "link"),
         }  # fmt: skip
 
 
@@ -150,6 +153,37 @@ def test_among_many_peers_what_lies_in_their_spread_is_no_doubt(tmp_path: Path, 
         tmp_path, fleets.asked(nodes=nodes, measure=["matmul"], **CPU), speed=lambda _: math.exp(chance.gauss(0, 0.2))
     )
     assert max(one.behind for figure in found.figures for one in figure.standings) > 0.1 and found.verdict == outcome
+
+
+@pytest.mark.parametrize("nodes", [2, 4, 16])
+def test_sound_disks_differ_and_leave_no_doubt(tmp_path: Path, nodes: int) -> None:
+    chance = random.Random(4)
+    made = fleets.asked(nodes=nodes, measure=["disk"], **CPU)
+    found = judged(tmp_path, made, speed=lambda _: math.exp(chance.gauss(0, 0.15)))
+    assert max(one.behind for figure in found.figures for one in figure.standings) > 0.02
+    assert found.verdict == "fit"
+
+
+def test_a_slow_disk_is_named_with_its_file_system(tmp_path: Path) -> None:
+    def file_system(measured: Measurement, record: dict[str, Any]) -> None:
+        record["settings"] = {"file_system": "nfs4" if measured.place.nodes == (2,) else "ext4"}
+
+    found = judged(tmp_path, fleets.asked(**CPU), speed=slow(2, None, "disk", by=0.1), change=file_system)
+    (finding,) = found.findings
+    assert finding.sentence.startswith("node 2: disk ") and "was nfs4, theirs ext4; reason: another" in finding.sentence
+    assert (places(found), finding.cause) == (["node 2"], "machine")
+    assert " slower than its peers (a disk: 40 %) and stands out" in verdict.paragraph(found)
+
+
+def test_a_disk_in_memory_is_not_measured_and_not_missing(tmp_path: Path) -> None:
+    def in_memory(measured: Measurement, record: dict[str, Any]) -> None:
+        if measured.what == "disk" and measured.place.nodes == (1,):
+            record["settings"] = {"file_system": "tmpfs"}
+            record["figures"] = [figure | {"value": None} for figure in record["figures"]]
+
+    found = judged(tmp_path, change=in_memory)
+    assert (found.verdict, found.missing) == ("fit", [])
+    assert any(remark.startswith("No disk of node 1 was measured, because") for remark in found.remarks)
 
 
 def test_what_is_missing_is_named_with_its_reason(tmp_path: Path) -> None:

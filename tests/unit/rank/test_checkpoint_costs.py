@@ -89,7 +89,3 @@ def test_a_long_save_is_measured_once(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(checkpoint_costs, "LONG_S", WRITE_S / 2)
     told = measure(run_of(tmp_path, Framework()), STEP_S)
     assert told and len(told.save_s) == len(told.async_written_s) == 1
-
-
-def test_the_file_system_is_that_of_the_longest_mount() -> None:
-    assert checkpoint_costs.file_system(Path("/proc/self")) == "proc"

@@ -55,14 +55,14 @@ def test_the_ranks_read_together() -> None:
     spec = training_fixtures.spec(topology="1n4g", options={"data": "reading", "tensor_parallel": 2})
     passes = [[ReadPass(2, "cold", 100, seconds)] for seconds in (1, 1, 2)] + [[ReadPass(2, "not cold", 100, 2)]]
     figures = outcome._read_alone(spec, [training_fixtures.measured(reading=each) for each in passes])
-    assert [(figure["at"], figure["value"]) for figure in figures] == [("2 workers, not cold", 150.0)]
+    assert [(one["name"], one["at"], one["value"]) for one in figures] == [("reading_not_cold", 2, 150.0)]
 
 
 def test_reading_stands_beside_what_training_needs(tmp_path: Path) -> None:
-    def figure(at: str, value: float) -> dict[str, Any]:
-        return {"name": "reading", "unit": "samples/s", "better": "more", "at": at, "value": value}
+    def figure(state: str, at: int, value: float) -> dict[str, Any]:
+        return {"name": f"reading_{state}", "unit": "samples/s", "better": "more", "at": at, "value": value}
 
-    figures = [figure("1 workers, not cold", 90.0), figure("1 workers, warm", 250.0), figure("2 workers, cold", 310.0)]
+    figures = [figure("not_cold", 1, 90.0), figure("warm", 1, 250.0), figure("cold", 2, 310.0)]
     training = summarized(tmp_path, {"1n1g": 100.0, "jax": 50.0, "1n2g": 180.0})
     alone = summarized(
         tmp_path, {"1n1g": 310.0}, benchmark="bert__reading", options={"data": "reading"}, beside={"figures": figures}

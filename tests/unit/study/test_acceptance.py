@@ -52,12 +52,12 @@ def test_on_gpus_each_is_measured_alone_then_its_node_then_pairs_then_all(config
         whats.setdefault(measured.place.kind, set()).add(f"{measured.what} {measured.spec.topology}")
     assert whats == {
         "device": {f"{what} 1n1g" for what in ("step", "matmul", "memory", "copies")},
-        "node": {"step 1n8g", "all-reduce 1n8g"},
+        "node": {"step 1n8g", "all-reduce 1n8g", "disk 1n1g"},
         "pair": {"all-reduce 2n8g"},
         "all": {"step 4n8g", "all-reduce 4n8g"},
     }
     assert list(dict.fromkeys(measured.place.kind for measured in made)) == ["device", "node", "pair", "all"]
-    assert len({measured.record for measured in made}) == len(made) == 3 * (4 * (8 * 4 + 2) + 6 + 2)
+    assert len({measured.record for measured in made}) == len(made) == 3 * (4 * (8 * 4 + 3) + 6 + 2)
     first = made[0]
     assert first.record == "results/acceptance/node0/device0/step/run1.json"
     assert (first.spec.device, first.spec.repeat, first.spec.options.data) == ("cuda", 1, "synthetic")
@@ -69,25 +69,26 @@ def test_a_large_fleet_is_planned_once(config: Config, monkeypatch: pytest.Monke
     monkeypatch.setattr(acceptance.Plan, "measurements", lambda _: calls.append(1) or measurements)
     visits = made.visits()
     assert [made.priorities[file] for file in visits] == [*range(len(visits), 0, -1)]
-    assert sum(map(len, made.visits().values())) == len(measurements) == 12_582 and len(calls) == 1
+    assert sum(map(len, made.visits().values())) == len(measurements) == 12_774 and len(calls) == 1
 
 
 def test_on_a_cpu_the_node_is_the_device_and_two_nodes_are_a_pair(config: Config) -> None:
     made = acceptance.asked(config, Fleet((0, 1, 2, 3), 1, "cpu", threads=2)).measurements()
     assert {measured.place.kind for measured in made} == {"node", "pair", "all"}
-    assert {measured.what for measured in made if measured.place.kind == "node"} == {"step", "matmul", "memory"}
+    assert {one.what for one in made if one.place.kind == "node"} == {"step", "matmul", "memory", "disk"}
     assert {measured.spec.threads for measured in made} == {2}
     for nodes, kinds in (((0, 1), {"node", "pair"}), ((0,), {"node"})):
         assert {place.kind for place in acceptance.asked(config, Fleet(nodes, 1, "cpu")).places()} == kinds
 
 
 def test_a_quick_acceptance_measures_nodes_in_two_runs_and_pairs_as_usual(config: Config) -> None:
-    accept = Accept(quick=True, repeats=2, precision="fp16")
+    accept = Accept(quick=True, repeats=2, precision="fp16", disk="/scratch")
     plan = acceptance.asked(config.model_copy(update={"accept": accept}), Fleet(tuple(range(128)), 8, "cuda"))
     node, *others = plan.visits().values()
     assert [(one.what, str(one.spec.topology), one.spec.precision) for one in node] == [
         ("parts", "1n8g", "fp16"), ("step", "1n8g", "bf16")
     ]  # fmt: skip
+    assert (node[0].spec.parameters.written, node[0].spec.parameters.disk_folder) == (1 << 28, "/scratch")
     assert len(others) == 127 + 2 * 127 * 64 and {one.what for visit in others[127:] for one in visit} == {"all-reduce"}
     assert acceptance.read_plan(plan.text) == plan and len(plan.text) < 20_000
 

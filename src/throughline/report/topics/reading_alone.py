@@ -1,8 +1,8 @@
 """What the loader gives without training, beside what training needs (extra `reading`)."""
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from throughline.numbers import reading
 from throughline.report.analysis.cells import Cell
@@ -14,7 +14,6 @@ INTRO = (
     "cache before, so a disk gives them. Warm: they were read a moment ago. Times: the samples/s of reading over those "
     "of the median training step on the same devices. Below 1, reading limits training."
 )
-AT = re.compile(r"(\d+) workers, (cold|warm|not cold)")
 NOT_COLD = "the system kept the files in its page cache, or an epoch has too few batches"
 
 
@@ -37,12 +36,11 @@ def readings(scope: Scope) -> Iterator[Reading]:
     alone = [group for group in scope.everything if group.benchmark == f"{scope.benchmark}__reading"]
     for cell in scope.measured:
         there = next((its for group in alone for its in group.measured if its.topology == cell.topology), None)
-        by_workers: dict[int, dict[str, float | None]] = {}
+        by_workers: dict[Any, dict[str, float | None]] = {}
         for figure in there.record.figures if there else ():
-            if match := AT.fullmatch(str(figure.at)):
-                by_workers.setdefault(int(match[1]), {})[match[2]] = figure.value
+            by_workers.setdefault(figure.at, {})[figure.name] = figure.value
         for workers, speeds in sorted(by_workers.items()):
-            yield Reading(cell, workers, speeds.get("cold"), speeds.get("warm"))
+            yield Reading(cell, workers, speeds.get("reading_cold"), speeds.get("reading_warm"))
 
 
 COLUMNS = (

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
+from throughline import disk
 from throughline.spec import RunSpec
 from throughline.workloads import Form, Unsupported, Values, in_torch_timed
 from throughline.workloads.in_torch_timed import CPU, random
-from throughline.workloads.micro import Parameters, flops, sizes
+from throughline.workloads.micro import DISK, Parameters, flops, sizes
 
 Call = Callable[[], Any]
+Value = tuple[str, Any, float | None]
 Made = dict[str, tuple[Call, float]]
 """Map a figure to a call, and to the TFLOP or GB of one call. Two figures may share a call."""
 
@@ -32,10 +36,39 @@ class Test(nn.Module):
         make = {"matmul": matmul, "vector": vector, "copies": copies}[spec.model]
         self.tests: Callable[[int], Made] = partial(make, at=at, dtype=in_torch_timed.dtype(spec))
         self.largest = dict.fromkeys(call for call, _ in self.tests(self.sizes[-1]).values())
+        self.stated: dict[str, Any] = {"sizes": self.sizes, **in_torch_timed.SETTINGS}
 
     def forward(self) -> None:
         for call in self.largest:
             call()
+
+    def figures(self, size: int) -> Iterator[Value]:
+        seconds: dict[Call, float] = {}
+        for name, (call, amount) in self.tests(size).items():
+            seconds[call] = seconds.get(call) or in_torch_timed.seconds(call, self.min_seconds, self.at)
+            yield name, size, amount / seconds[call]
+
+
+class Disk(nn.Module):
+    """The disk of a node. Calling the network is a step: the largest file is written and read once."""
+
+    def __init__(self, sizes: Sequence[int], min_seconds: float, folder: str) -> None:
+        super().__init__()
+        self.sizes, self.min_seconds, self.folder = sizes, min_seconds, Path(folder or tempfile.gettempdir())
+        self.stated = {
+            "sizes": sizes,
+            "operands": "random bytes",
+            "caches": "the file is dropped from the page cache before it is read; without a figure, it stayed there",
+            "timer": f"time.monotonic, with syncs of up to {disk.MOST >> 20} MiB; none begins after {disk.LONG_S:g} s",
+            "file_system": disk.file_system(self.folder),
+        }
+
+    def forward(self) -> None:
+        disk.write_and_read(self.folder, self.sizes[-1])
+
+    def figures(self, size: int) -> Iterator[Value]:
+        for figure, rate in zip(DISK, disk.rates(self.folder, size, self.min_seconds), strict=True):
+            yield figure.name, size, rate
 
 
 def matmul(size: int, at: torch.device, dtype: torch.dtype) -> Made:
@@ -63,26 +96,21 @@ def copies(size: int, at: torch.device, dtype: torch.dtype) -> Made:
     }
 
 
-class MicroInTorch(Form[Parameters, Test]):
-    def build(self, spec: RunSpec[Parameters], facts: Values, at: torch.device = CPU) -> Test:
+class MicroInTorch(Form[Parameters, Test | Disk]):
+    def build(self, spec: RunSpec[Parameters], facts: Values, at: torch.device = CPU) -> Test | Disk:
         precision, model = spec.precision, spec.model
         if precision in ("tf32", "fp8") and model != "matmul":
             raise Unsupported(f"{model} has no matrix product, and {precision} is only for matrix products")
         if odd := [size for size in sizes(spec) if precision == "fp8" and size % 16]:
             raise Unsupported(f"a product in fp8 has rows and columns in multiples of 16, and sizes has {odd[0]}")
-        return Test(spec, at)
+        asked = spec.parameters
+        return Disk(sizes(spec), asked.min_seconds, asked.disk_folder) if model == "disk" else Test(spec, at)
 
-    def settings(self, network: Test) -> dict[str, Any]:
-        return {"sizes": network.sizes, **in_torch_timed.SETTINGS}
+    def settings(self, network: Test | Disk) -> dict[str, Any]:
+        return network.stated
 
-    def figures(self, network: Test) -> list[tuple[str, Any, float | None]]:
-        figures: list[tuple[str, Any, float | None]] = []
-        for size in network.sizes:
-            seconds: dict[Call, float] = {}
-            for name, (call, amount) in network.tests(size).items():
-                seconds[call] = seconds.get(call) or in_torch_timed.seconds(call, network.min_seconds, network.at)
-                figures.append((name, size, amount / seconds[call]))
-        return figures
+    def figures(self, network: Test | Disk) -> list[Value]:
+        return [figure for size in network.sizes for figure in network.figures(size)]
 
 
 FORM = MicroInTorch()

@@ -1,9 +1,10 @@
-"""The parts of a node in one run, on all of its devices at once: matrix product, memory, copies and all-reduce.
+"""The parts of a node in one run, on all of its devices at once: matrix product, memory, copies, all-reduce, disk.
 
 A quick acceptance measures them (study/acceptance.py).
 
 The parts take turns, and each of `rounds` measures all of them once, so one start of the ranks gives several repeats of
-every figure. Memory, copies and all-reduce have numbers in fp32. A step of the run is one matrix product.
+every figure. The first rank of a node measures the disk. Memory, copies and all-reduce have numbers in fp32. A step of
+the run is one matrix product.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 
 from throughline.spec import Part, RunSpec, key
 from throughline.workloads import Figure, Values
+from throughline.workloads.micro import DISK, FOLDER
 from throughline.workloads.untrained import PRECISION, Untrained
 
 SIZE = "elements of the vector that is multiplied by a number"
@@ -25,6 +27,8 @@ class Parameters(Part):
     exchanged: tuple[int, ...] = key(
         "bytes of the all-reduces of all ranks; one rank makes none", default=(1 << 10, 1 << 20, 1 << 30), strict=False
     )
+    written: int = key("bytes of a file that is written and read; 0: none", default=1 << 28, least=0)
+    disk_folder: str = key(FOLDER, default="")
     rounds: int = key("how often everything is measured", default=3, least=1)
     min_seconds: float = key("shortest time for each figure in each round", default=0.2, least=0.01)
 
@@ -40,6 +44,7 @@ class NodeParts(Untrained[Parameters]):
         Figure("device_to_host", "GB/s", "more", "copy from the GPU to pinned memory, by bytes"),
         Figure("algorithm_bandwidth", "GB/s", "more", "bytes of an all-reduce over the time of a call, by bytes"),
         Figure("bus_bandwidth", "GB/s", "more", "the least that a rank has to send over the same time, by bytes"),
+        *DISK,
     )
     settings = ("operands", "caches", "timer")
     has_batch = False

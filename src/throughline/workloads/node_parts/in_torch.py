@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -13,7 +14,8 @@ from torch import nn
 from throughline.spec import RunSpec
 from throughline.workloads import Form, Unsupported, Values, collectives, in_torch_timed
 from throughline.workloads.collectives.in_torch import Operation
-from throughline.workloads.micro.in_torch import copies, matmul, vector
+from throughline.workloads.micro import DISK
+from throughline.workloads.micro.in_torch import Disk, copies, matmul, vector
 from throughline.workloads.node_parts import Parameters
 
 Figures = list[tuple[str, Any, float | None]]
@@ -33,6 +35,9 @@ class Parts(nn.Module):
         self.alone = [(asked.rows, product), (asked.elements, vector(asked.elements, at, fp32))]
         if at.type != "cpu":
             self.alone.append((asked.copied, copies(asked.copied, at, fp32)))
+        self.is_first = os.environ.get("LOCAL_RANK", "0") == "0"
+        self.disk = Disk([asked.written], asked.min_seconds, asked.disk_folder)
+        self.file_system = self.disk.stated["file_system"] if asked.written else None
         self.together: Operation | None = None
         if dist.is_initialized():
             sizes = collectives.Parameters(asked.exchanged, asked.min_seconds)
@@ -50,6 +55,8 @@ class Parts(nn.Module):
             for name, (call, amount) in made.items():
                 if name in MEASURED:
                     yield name, size, amount / in_torch_timed.seconds(call, self.min_seconds, self.at)
+        for size in filter(None, self.disk.sizes):
+            yield from (self.disk.figures(size) if self.is_first else ((figure.name, size, None) for figure in DISK))
         if self.together is None:
             return
         for size in self.together.sizes:
@@ -66,7 +73,7 @@ class NodePartsInTorch(Form[Parameters, Parts]):
         return Parts(spec, at)
 
     def settings(self, network: Parts) -> dict[str, Any]:
-        return in_torch_timed.SETTINGS
+        return in_torch_timed.SETTINGS | {"file_system": network.file_system}
 
     def figures(self, network: Parts) -> Figures:
         return [figure for _ in range(network.rounds) for figure in network.round()]
