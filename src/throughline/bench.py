@@ -29,6 +29,8 @@ from throughline.study.section import PATTERNS
 REPORT = "results/report.html"
 LONGEST = 40
 """The most letters of a command's name."""
+LOCKS = ".snakemake/locks"
+"""Where Snakemake keeps the locks of a call that makes files."""
 
 
 def programs(commands: Sequence[str], common: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -36,6 +38,11 @@ def programs(commands: Sequence[str], common: Mapping[str, Any]) -> dict[str, di
 
     If every word has a blank, each is a command. Otherwise all words together are one. UserError without any.
     """
+    if commands and commands[0].startswith("-"):
+        raise UserError(
+            f"throughline bench has no option {commands[0]}",
+            next_step="throughline bench --help lists them; the command to measure stands after --",
+        )
     several = all(" " in word for word in commands)
     listed = [word if several else list(commands) for word in (commands if several else commands[:1])]
     if not listed:
@@ -103,18 +110,28 @@ class Bench:
         in_clone = workflow in (Path.cwd(), *Path.cwd().parents)
         folder = (workflow if in_clone else Path.cwd()) / "results" / self.name
         folder.mkdir(parents=True, exist_ok=True)
-        self._write(folder / "config.yaml")
         asked = [str(folder / "config.yaml"), "--cores", "all", *(["--dry-run"] if dry_run else [])]
-        self._remove_outdated(folder, dry_run)
         ours = workflow / "Snakefile"  # a Snakefile in the folder of the program is another one
         command = snakemake_command.command([*asked, *(["-s", str(ours)] if not in_clone and ours.exists() else [])])
         print(command, file=sys.__stdout__, flush=True)
+        if any((command.folder / LOCKS).glob("*")):
+            raise UserError(
+                f"{command.folder} is locked",
+                why="another call of bench or Snakemake works there, or one was killed",
+                next_step=f"wait until it has ended; if there is none: {command} --unlock",
+            )
+        self._write(folder / "config.yaml")
+        (precision, (batch,)), *_ = self.block["batch"].items()
+        summary = folder / f"bz{batch}_{precision}.json"
+        self._remove_outdated(folder, summary, dry_run)
         status = command.call(begins="The plan:" if dry_run else "")
         if status or dry_run:
             return status
-        (precision, (batch,)), *_ = self.block["batch"].items()
-        summary = folder / f"bz{batch}_{precision}.json"
-        print("\n".join([*self.commands(), *outcome(summary), f"report: {os.path.relpath(command.folder / REPORT)}"]))
+        plot = folder / "plots" / f"{summary.stem}_throughput.svg"
+        ends = [
+            f"{what}: {os.path.relpath(path)}" for what, path in (("plot", plot), ("report", command.folder / REPORT))
+        ]
+        print("\n".join([*self.commands(), *outcome(summary), *ends]))
         for made, path in exports.items():
             shutil.copyfile(summary if made == ".json" else folder / made, path)
         return 0
@@ -124,8 +141,11 @@ class Bench:
         shown = {name: words.shown(words.split(program["command"])) for name, program in self.programs.items()}
         return [f"{name}: {command}" for name, command in shown.items()] if len(shown) > 1 else []
 
-    def _remove_outdated(self, folder: Path, dry_run: bool) -> None:
-        """Remove all earlier runs if the code of a program has changed since, so that all are measured side by side."""
+    def _remove_outdated(self, folder: Path, summary: Path, dry_run: bool) -> None:
+        """Remove all earlier runs if the code of a program has changed since, so that all are measured side by side.
+
+        Their figures are printed first.
+        """
         code = {
             name: program_software.code(Path.cwd(), [], words.split(program["command"]))
             for name, program in self.programs.items()
@@ -138,6 +158,8 @@ class Bench:
         if changed:
             what = "would be" if dry_run else "are"
             print(f"The code of {' and '.join(sorted(changed))} has changed: the runs in {folder} {what} made again.")
+            for line in outcome(summary) if summary.exists() else ():
+                print(f"  before the change: {line}")
             for path in earlier if not dry_run else ():
                 path.unlink()
 

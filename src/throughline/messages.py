@@ -81,12 +81,14 @@ class ProgramPlan(Message):
     """What a run of a program needs beside its specification.
 
     folder: its working directory; files: patterns of files there that decide what is measured; python: whose packages
-    the record lists; timeout: the most seconds that it may take; min_window_seconds: the shortest window.
+    the record lists; silent_for: the most seconds without a step; timeout: the most seconds that it may take;
+    min_window_seconds: the shortest window.
     """
 
     folder: str
     files: list[str]
     python: str | None
+    silent_for: float
     timeout: float | None
     min_window_seconds: float
 

@@ -174,6 +174,12 @@ FAILURES = {
         "print('loss 3.5')\nprint('Step=1 takes 20.5 ms')\nprint('a step took long')", PATTERN, {},
         r"no line of its output matches step .*the lines that are nearest:\n *a step took long\n",
     ),
+    "pattern without a match, and a program that goes on": (
+        "while True: print('Step=1 takes 20.5 ms', flush=True); time.sleep(0.1)",
+        PATTERN,
+        {"silent_for": 2.0},
+        r"it trains for 2 s \(silent_for\), and no line of its output matches step .*nearest:\n *Step=1 takes 20.5 ms",
+    ),
     "pattern without a number": (
         "print('step 1 took 1.2.3 ms', flush=True)\ntime.sleep(9)", PATTERN, {},
         "the pattern finds no numbers in this line: step 1 took 1.2.3 ms",

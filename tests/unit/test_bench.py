@@ -37,7 +37,12 @@ def test_the_programs_of_a_command_line(words: list[str], named: Mapping[str, An
 
 @pytest.mark.parametrize(
     ("words", "message"),
-    [([], "there is no command to measure"), (["python 'a.py"], "No closing quotation"), ([" "], "is empty")],
+    [
+        ([], "there is no command to measure"),
+        (["--timming", "nanogpt", "python", "train.py"], "throughline bench has no option --timming"),
+        (["python 'a.py"], "No closing quotation"),
+        ([" "], "is empty"),
+    ],
 )
 def test_words_that_are_no_command(words: list[str], message: str) -> None:
     with pytest.raises(UserError, match=message):
@@ -61,6 +66,16 @@ def test_a_setup_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(UserError, match="--setup ended with status 7"):
         bench.Bench("two", {}, {}).run("exit 7", {}, dry_run=False)
     assert not (tmp_path / "results").exists()
+
+
+def test_a_second_call_leaves_the_files_of_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / bench.LOCKS).mkdir(parents=True)
+    (tmp_path / bench.LOCKS / "0.output.lock").touch()
+    asked = bench.Bench("two", bench.programs(["python b.py"], {}), {"batch": {"program": ["program"]}, "steps": {}})
+    with pytest.raises(UserError, match=r"is locked\n(.*\n)*.*snakemake .* --unlock"):
+        asked.run(None, {}, dry_run=False)
+    assert not (tmp_path / "results/two/config.yaml").exists()
 
 
 def verdict(root: Path, first: list[float], second: list[float]) -> str:

@@ -19,7 +19,7 @@ from throughline.records import Summary
 from throughline.report.analysis import cells, judged_pairs, machines
 from throughline.report.analysis.cells import Cell, Group
 from throughline.report.analysis.comparison import Pair
-from throughline.spec import Batch
+from throughline.spec import Batch, cell_name
 from throughline.study import acceptance as study
 
 NEXT = (
@@ -43,7 +43,7 @@ class Key(NamedTuple):
         return cls(cell.group.benchmark, cell.group.batch, cell.group.precision, cell.framework, topology)
 
     def __str__(self) -> str:
-        return f"{self.benchmark} bz{self.batch} {self.precision} {self.framework} {self.topology}"
+        return cell_name(*self)
 
 
 @dataclass(frozen=True)

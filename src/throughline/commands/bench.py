@@ -4,7 +4,7 @@ Two or more commands, each in quotes, are measured in turn, and the last lines s
 results/NAME/config.yaml and starts the workflow with it, so that the same words again only make what is missing.
 
 commands: the words of one command after --, or several commands, each in quotes; {batch}, {steps} ... are filled in
-timing: marks, the name of a kind of log, or a regular expression with the groups step and one of s, ms, us and per_s
+timing: marks, a kind of log, or a pattern with the groups step and s, ms, us, interval_s, steps_per_s, per_s or clock
 per_step: the units that all devices train in a step, such as 512 or '{batch} * {world}' (default: 1 step)
 unit: what is counted, such as tokens
 name: the name of the benchmark
@@ -24,6 +24,7 @@ export_json: copy the summary to this file
 export_csv: copy the table to this file
 export_markdown: copy the table to this file
 timeout: the most seconds that a run may take
+silent_for: the most seconds without a step (default: 600)
 dry_run: print what would be done
 """
 
@@ -54,6 +55,7 @@ def main(
     export_csv: Path | None = None,
     export_markdown: Path | None = None,
     timeout: float | None = None,
+    silent_for: float | None = None,
     dry_run: bool = False,
 ) -> int:
     from throughline import bench
@@ -68,6 +70,7 @@ def main(
         "variables": bench.variables(variables),
         "prepare": ["bash", "-c", prepare] if prepare else None,
         "timeout": timeout,
+        "silent_for": silent_for,
     }
     block = {
         "repeats": repeats,

@@ -25,7 +25,7 @@ from throughline.files import UserError
 from throughline.progress import duration
 from throughline.records import read_run
 from throughline.report.analysis import baseline
-from throughline.spec import RunSpec
+from throughline.spec import RunSpec, cell_name
 
 BAR_EVERY_S, CLUSTER_BAR_EVERY_S, LINE_EVERY_S = 1.0, 15.0, 60.0
 """How often we draw the bar (on a cluster we ask Slurm each time), or print the progress where there is no bar."""
@@ -296,7 +296,8 @@ def outcome(spec: RunSpec, plan: Plan) -> str:
 
     The median is that of the repeats in the same surroundings, because a summary never mixes them.
     """
-    title = f"{spec.benchmark} bz{spec.batch} {spec.precision} {spec.framework} {spec.topology} (repeat {spec.repeat})"
+    where = spec.framework, spec.topology, f"(repeat {spec.repeat})"
+    title = cell_name(spec.benchmark, spec.batch, spec.precision, *where)
     speeds: dict[str, list[float]] = {}
     ended, here = "", ""
     for repeat in plan.specs:

@@ -19,7 +19,8 @@ from throughline.memory import gib
 from throughline.programs import words
 from throughline.progress import duration
 from throughline.records import Imported, read_acceptance, read_imported, read_summary, stored_run
-from throughline.spec import RunSpec
+from throughline.spec import RunSpec, cell_name
+from throughline.spec.program import DECIDES
 from throughline.study.acceptance import RESULT as ACCEPTANCE
 
 NAMED_AT_MOST = 20
@@ -69,8 +70,9 @@ class Plan:
                 continue
             frameworks = ", ".join(dict.fromkeys(spec.framework for spec in specs))
             topologies = ", ".join(dict.fromkeys(str(spec.topology) for spec in specs))
+            model = "" if specs[0].model == DECIDES else f"{specs[0].model}, "
             lines.append(
-                f"  {summary}: {specs[0].model}, {frameworks}, {topologies}: {_counted(runs, 'run')} to make, "
+                f"  {summary}: {model}{frameworks}, {topologies}: {_counted(runs, 'run')} to make, "
                 f"{len(specs) - runs} there already"
             )
             lines += [
@@ -264,7 +266,7 @@ def _medians(summary: Path) -> list[str]:
         content = read_summary(summary)
     except UserError:
         return []
-    where = f"{content.benchmark} bz{content.batch} {content.precision}"
+    where = cell_name(content.benchmark, content.batch, content.precision)
     kind = "strong-scaling " if content.scaling == "strong" else ""
     lines = []
     for framework, topology, cell in content.cells():

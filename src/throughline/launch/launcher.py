@@ -199,7 +199,7 @@ def _plan(request: RunRequest, survey: Survey) -> LaunchPlan:
     manifest = None if spec.options.data == "synthetic" else request.manifest
     program = None
     if spec.program:
-        given = {name: request.of_program[name] for name in ("folder", "files", "python", "timeout")}
+        given = {name: request.of_program[name] for name in ("folder", "files", "python", "silent_for", "timeout")}
         program = ProgramPlan(**given, min_window_seconds=spec.steps.shortest_s(survey.device.kind))
     return LaunchPlan(
         spec=spec.values() | ({} if spec.content is None else {"content": spec.content}),

@@ -177,6 +177,10 @@ class Runner:
                     self.look()
                 if has_ended and (not is_open or time.monotonic() - end_s > LAST_S):
                     self.ended(self.child.returncode)
+                if self.times and self.said and not self.points and time.monotonic() - began > self.ours.silent_for:
+                    raise Ended(
+                        "failed", f"it trains for {self.ours.silent_for:g} s (silent_for), and {self.nothing_found()}"
+                    )
                 if self.ours.timeout and time.monotonic() - began > self.ours.timeout:
                     raise Ended("failed", f"it took longer than timeout: {self.ours.timeout:g} s")
 

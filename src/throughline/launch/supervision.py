@@ -21,7 +21,7 @@ from throughline.launch import nodes, outcome
 from throughline.launch.request import RunRequest
 from throughline.messages import Beat, GpuFault, LaunchPlan, RankReport, Refusal
 from throughline.processes import Child, Parent, die_with_parent, wait_until
-from throughline.spec import RunSpec
+from throughline.spec import RunSpec, cell_name
 
 GRACE_S = 10.0
 """How long the other ranks may take to end after one has failed. They find a broken connection or fail the same way."""
@@ -93,8 +93,8 @@ class Progress:
     """Prints a progress line: on a terminal, always the same line; otherwise, a new line from time to time."""
 
     def __init__(self, spec: RunSpec, stream: TextIO | None = None) -> None:
-        where = f"{spec.benchmark} {spec.precision} bz{spec.batch}"
-        self._title = f"{where} {spec.framework} {spec.topology} run {spec.repeat}"
+        where = spec.framework, spec.topology, f"run {spec.repeat}"
+        self._title = cell_name(spec.benchmark, spec.batch, spec.precision, *where)
         self._samples, self._unit = spec.size.global_batch, spec.program.unit if spec.program else "samples"
         self._stream = stream or sys.stderr
         self._terminal = self._stream.isatty()

@@ -5,8 +5,8 @@ first point, and ends with the first point that is `timed` steps later. So the f
 steps before it, programs load data and compile.
 
 A mark is a time of the program's own clock after a synchronization, so the window is the time between two marks. So it
-is with the time of day in a line. A line that states the time of a step counts for all steps since the line before, and
-the window is the sum.
+is with the time of day in a line. A line that states the time or the rate of a step counts for all steps since the line
+before, and the window is the sum. So it is with lines that state the seconds since the line before.
 """
 
 import math
@@ -22,6 +22,8 @@ from throughline.spec.program import TIMES, Program
 
 ARRIVAL_DIFFERS = 0.03
 """The difference between the times that a log states and the arrival of its lines from which a run has a warning."""
+CAUSE_DIFFERS = 0.3
+"""The difference between the arrival of lines and what explains it, up to which a warning names the cause."""
 UNITS_DIFFER = 0.005
 """The difference between the samples in marks and `per_step` from which a run is invalid."""
 DAY_S = 24 * 60 * 60.0
@@ -154,6 +156,8 @@ def window(program: Program, points: Sequence[Point], first: int, last: int, dev
         taken = [after.at_s - before.at_s for before, after in inside]
     elif program.timing.group == "clock":
         taken = [(after.value - before.value) % DAY_S for before, after in inside]
+    elif program.timing.group == "interval_s":
+        taken = [after.value for _, after in inside]
     else:
         taken = [count * step_s(program, after.value, devices) for count, (_, after) in zip(steps, inside, strict=True)]
     return Window(first, last, math.fsum(taken), taken if set(steps) == {1} else [])
@@ -177,6 +181,8 @@ def step_s(program: Program, value: float, devices: int) -> float:
     group = program.timing.group
     if group in TIMES:
         return value * TIMES[group]
+    if group == "steps_per_s":
+        return 1 / value
     return program.per_step / (value * (devices if program.timing.of == "device" else 1))
 
 
@@ -202,8 +208,21 @@ def warnings(program: Program, points: Sequence[Point], found: Window) -> Iterab
     if abs(arrived - found.seconds) > ARRIVAL_DIFFERS * found.seconds:
         yield (
             f"the log states {found.seconds:.3g} s for the timed steps, and its lines arrived within {arrived:.3g} s: "
-            "it may time other steps than it prints, or leave out a part of each; marks would tell"
+            f"{_cause(program, points, found, arrived)}"
         )
+
+
+def _cause(program: Program, points: Sequence[Point], found: Window, arrived_s: float) -> str:
+    """Return what may explain that lines arrive at another pace than they state, and what to do."""
+    ratio, group = found.seconds / (arrived_s or math.inf), program.timing.group
+    steps = (points[found.last].step - points[found.first].step) / (found.last - found.first)
+    if group in TIMES and steps > 1 and abs(ratio / steps - 1) < CAUSE_DIFFERS:
+        return (
+            f"a line seems to have the time of all {steps:.3g} steps since the line before: name the group interval_s"
+        )
+    if group == "per_s" and program.per_step > 1 and abs(ratio / program.per_step - 1) < CAUSE_DIFFERS:
+        return f"it seems to print steps per second, and not {program.unit} per second: name the group steps_per_s"
+    return "it may time other steps than it prints, or leave out a part of each; marks would tell"
 
 
 def columns(points: Sequence[Point]) -> dict[str, list[Any]]:

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from throughline.records.acceptance import name_of
 from throughline.records.entry import BatchSize, Count, Entry, NonNegative, Positive, Schema, Whole
+from throughline.spec import cell_name
 from throughline.study.acceptance import PlaceKind
 
 PairVerdict = Literal["faster", "slower", "no difference", "inconclusive", "not comparable"]
@@ -74,7 +75,7 @@ class ComparedCell(TestedRatio):
 
     @property
     def name(self) -> str:
-        return f"{self.benchmark} bz{self.batch} {self.precision} {self.framework} {self.topology}"
+        return cell_name(self.benchmark, self.batch, self.precision, self.framework, self.topology)
 
 
 class ComparedPlace(Entry):
@@ -192,7 +193,7 @@ class MachineCell(Entry):
 
     @property
     def name(self) -> str:
-        return f"{self.benchmark} bz{self.batch} {self.precision} {self.framework} {self.topology}"
+        return cell_name(self.benchmark, self.batch, self.precision, self.framework, self.topology)
 
 
 class Compared(Entry):

@@ -10,11 +10,11 @@ from throughline.spec.optimizer import Optimizer, Schedule
 from throughline.spec.options import Options, Steps
 from throughline.spec.part import Part, Value, changed, key, read, values
 from throughline.spec.program import Accelerator, Program, Timing
-from throughline.spec.run import NAME, Batch, DataIdentity, Precision, RunSpec, Scaling, canonical, example
+from throughline.spec.run import NAME, Batch, DataIdentity, Precision, RunSpec, Scaling, canonical, cell_name, example
 from throughline.spec.topology import Layout, StepSize, Topology
 
 __all__ = [
     "NAME", "Accelerator", "Batch", "DataIdentity", "EpochsJob", "Layout", "Optimizer", "Options", "Part",
     "Precision", "Program", "RunSpec", "Scaling", "Schedule", "StepSize", "Steps", "Timing", "Topology", "Value",
-    "canonical", "changed", "example", "key", "read", "values",
+    "canonical", "cell_name", "changed", "example", "key", "read", "values",
 ]  # fmt: skip

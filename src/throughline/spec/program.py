@@ -20,8 +20,9 @@ DECIDES = "program"
 """A batch size or a precision that the program itself decides has this name in files and on pages."""
 TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 """Map each group of a pattern that has the time of one step to its length in seconds."""
-FIGURES = (*TIMES, "per_s", "clock")
-"""The groups of which a pattern has one: the time of a step, units per second, or the time of day of a line."""
+FIGURES = (*TIMES, "interval_s", "steps_per_s", "per_s", "clock")
+"""The groups of which a pattern has one: the time of a step, the seconds of all steps since the line before, steps or
+units per second, or the time of day of a line."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,12 @@ class Timing(Part):
         """The source of the times, as pages name it."""
         if self.group is None:
             return "its marks"
-        printed = {"per_s": f"the throughput of the {self.of} in its log", "clock": "the times of day in its log"}
+        printed = {
+            "per_s": f"the throughput of the {self.of} in its log",
+            "steps_per_s": "the steps per second in its log",
+            "interval_s": "the time of the steps between its lines",
+            "clock": "the times of day in its log",
+        }
         which = f"lines that match {self.pattern}" if self.kind == "pattern" else self.kind
         return f"{printed.get(self.group, 'the time of each step in its log')} ({which})"
 

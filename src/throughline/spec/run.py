@@ -12,7 +12,7 @@ from throughline.spec.job import EpochsJob
 from throughline.spec.optimizer import Optimizer
 from throughline.spec.options import Options, Steps
 from throughline.spec.part import Part, changed, read, values
-from throughline.spec.program import Program
+from throughline.spec.program import DECIDES, Program
 from throughline.spec.topology import Layout, StepSize, Topology
 
 NAME = r"[a-z][a-z0-9_]*"
@@ -30,6 +30,12 @@ else:
     from typing import TypeVar
 
     P = TypeVar("P")
+
+
+def cell_name(benchmark: str, batch: Batch, precision: str, *where: object) -> str:
+    """Return a cell in words: `bert bz32 fp32 torch 1n2g`; without batch and precision if a program decides them."""
+    size = [word for word, value in ((f"bz{batch}", batch), (precision, precision)) if value != DECIDES]
+    return " ".join(map(str, [benchmark, *size, *where]))
 
 
 @dataclass(frozen=True)

@@ -140,9 +140,11 @@ def _programs(config: Config, block: Benchmark) -> Iterator[str]:
         used = section.placeholders
         told = used | ({"world"} if section.start == "rank" or used & {"nodes", "devices", "hostfile"} else set())
         for key in (key for key, several in varied.items() if several and key not in told):
-            yield f"programs: {name} would not know the {key}: its command lacks {{{key}}}"
+            lacks = "{world} and {devices}; or write start: rank" if key == "world" else f"{{{key}}}"
+            yield f"programs: {name} would not know the {key}: its command lacks {lacks}"
         for key in (key for key, unknown in fixed.items() if unknown and key in used):
-            yield f"batch: {name} takes {{{key}}}, and `batch` states none; write such as batch: {{bf16: [12]}}"
+            such = "batch: {bf16: [12]} (bench: --batch 12)"
+            yield f"batch: {name} takes {{{key}}}, and `batch` states none; write such as {such}"
         for topology in block.topologies if not (fixed["batch"] and "batch" in used) else ():
             try:
                 section.of_run(batches[0], next(iter(block.batch)), Topology.parse(topology), block.steps)

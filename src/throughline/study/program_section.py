@@ -27,7 +27,8 @@ class Pattern(Section):
 
     pattern: Text = Field(
         description="a regular expression with the group `(?P<step>...)`, one of `s`, `ms`, `us` (the time of that "
-        "step), `per_s` and `clock` (the time of day), and perhaps `loss`"
+        "step), `interval_s` (since the line before), `steps_per_s`, `per_s` (units) and `clock` (the time of day or "
+        "since the start), and perhaps `loss`"
     )
     of: Literal["job", "device"] = Field("job", description="what `per_s` counts")
 
@@ -84,7 +85,7 @@ class ProgramSection(Section):
     )
     prepare: Command | None = Field(None, description="runs in `folder` before each run")
     silent_for: PositiveFloat = Field(
-        600.0, description="a program that says nothing for so many seconds counts as hanging"
+        600.0, description="a program that shows no first step, or none after it, for so many seconds has failed"
     )
     timeout: PositiveFloat | None = Field(None, description="most seconds of a run")
 

@@ -129,6 +129,7 @@ def test_the_seconds_between_two_marks() -> None:
         (r"(?P<ms>\S+)", "job", 250.0, 0.25),
         (r"(?P<s>\S+)", "job", 0.25, 0.25),
         (r"(?P<per_s>\S+)", "job", 2048.0, 0.25),
+        (r"(?P<steps_per_s>\S+)", "job", 4.0, 0.25),
         (r"(?P<per_s>\S+)", "device", 256.0, 0.25),
     ],
 )
@@ -137,6 +138,35 @@ def test_the_seconds_that_lines_state(figure: str, of: str, value: float, second
     points = [Point(0.0, 0, 1.0), Point(1.0, 1, value), Point(2.0, 4, value)]
     found = timing.window(logged(figure, of=of), points, 0, 2, devices=8)
     assert found.seconds == pytest.approx(4 * seconds) and found.step_seconds == []
+
+
+def test_lines_with_the_seconds_since_the_line_before() -> None:
+    program = logged(r"(?P<interval_s>\S+)")
+    points = [Point(0.0, 0, 9.0), Point(1.0, 10, 1.5), Point(2.0, 20, 2.0)]
+    assert timing.window(program, points, 0, 2, devices=8).seconds == 3.5
+
+
+@pytest.mark.parametrize(
+    ("figure", "value", "said"),
+    [
+        (
+            r"(?P<s>\S+)",
+            1.0,
+            "a line seems to have the time of all 10 steps since the line before: name the group inter",
+        ),
+        (
+            r"(?P<per_s>\S+)",
+            10.0,
+            "it seems to print steps per second, and not tokens per second: name the group steps_",
+        ),
+        (r"(?P<s>\S+)", 0.2, "it may time other steps than it prints"),
+    ],
+)
+def test_what_may_explain_the_pace_of_lines(figure: str, value: float, said: str) -> None:
+    program = logged(figure)
+    points = [Point(float(number), 10 * number, value) for number in range(5)]
+    (warning,) = timing.warnings(program, points, timing.window(program, points, 0, 4, devices=1))
+    assert said in warning
 
 
 def test_the_time_of_day_in_lines() -> None:

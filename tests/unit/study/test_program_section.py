@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from throughline.spec import RunSpec
+from throughline.spec import RunSpec, cell_name
 from throughline.study import runs
 from throughline.study.config import ConfigError, load
 
@@ -151,6 +151,7 @@ def test_what_a_specification_has(tmp_path: Path) -> None:
 def test_a_program_may_decide_batch_and_precision(tmp_path: Path) -> None:
     (spec,) = specs(written(tmp_path, "command: train, timing: nanogpt, per_step: 512", "programs: [own], repeats: 1"))
     assert spec.record == "results/mine/bzprogram_program/own/1n1g/run1.json"
+    assert cell_name(spec.benchmark, spec.batch, spec.precision, spec.framework) == "mine own"
     assert (spec.model, spec.framework) == ("program", "own")
     assert spec.program and spec.program.timing.group == "ms"
 

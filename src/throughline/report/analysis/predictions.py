@@ -27,7 +27,7 @@ from throughline.records import (
 from throughline.report.analysis import cells
 from throughline.report.analysis.cells import Cell, Group
 from throughline.report.analysis.differences import derived, unlike
-from throughline.spec import Topology
+from throughline.spec import Topology, cell_name
 from throughline.spec.run import example
 from throughline.statistics import coefficient_of_variation, median
 from throughline.study.section import Section
@@ -191,7 +191,7 @@ def lines(made: Predictions) -> Iterator[str]:
     """Yield a line for each prediction, which says so if it is far beyond what was measured, and for each topology
     without one."""
     for series in made.series:
-        where = f"{made.benchmark} bz{series.batch} {series.precision} {series.framework}"
+        where = cell_name(made.benchmark, series.batch, series.precision, series.framework)
         for cell in series.predicted:
             far = f", an extrapolation to {cell.times_beyond:.3g} times as many devices as were measured"
             between = f"{reading(cell.low)} to {reading(cell.high)} with {percent(cell.level)} probability"
