@@ -128,12 +128,11 @@ class Bench:
         if status or dry_run:
             return status
         plot = folder / "plots" / f"{summary.stem}_throughput.svg"
-        ends = [
-            f"{what}: {os.path.relpath(path)}" for what, path in (("plot", plot), ("report", command.folder / REPORT))
-        ]
+        made = {"plot": plot, "report": command.folder / REPORT}
+        ends = [f"{what}: {os.path.relpath(path)}" for what, path in made.items() if path.exists()]
         print("\n".join([*self.commands(), *outcome(summary), *ends]))
-        for made, path in exports.items():
-            shutil.copyfile(summary if made == ".json" else folder / made, path)
+        for source, path in exports.items():
+            shutil.copyfile(summary if source == ".json" else folder / source, path)
         return 0
 
     def commands(self) -> list[str]:

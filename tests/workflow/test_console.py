@@ -66,7 +66,7 @@ def test_a_terminal_has_one_bar_with_the_time_left(finished: tuple[Clone, str]) 
         os.close(main)
     assert process.wait() == 0
     text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.decode())
-    assert re.search(r"runs: 0 of 1 \S+ about \d+ s left quick fp32 bz4 torch 1n2g run 2: ", text)
+    assert re.search(r"runs: 0 of 1 \S+ about \d+ s left quick bz4 fp32 torch 1n2g run 2: ", text)
     assert re.search(r"run 1 of 1: quick bz4 fp32 torch 1n2g \(repeat 2\): [\d.]+ samples/s, median of 2", text)
     assert "result: results/report.html" in text and "Select jobs" not in text
     assert shown.rindex(b"\x1b[?25h") > shown.rindex(b"\x1b[?25l"), "the cursor is there again"

@@ -61,7 +61,7 @@ def test_progress_is_one_line() -> None:
     line.show([Beat("training", 1, 9)])
     assert stream.getvalue() == "", "not on every look where there is no terminal"
     line.say("812.0 samples/s")
-    assert stream.getvalue() == "bert fp32 bz4 torch 1n2g run 1: 812.0 samples/s\n"
+    assert stream.getvalue() == "bert bz4 fp32 torch 1n2g run 1: 812.0 samples/s\n"
     assert line._line(Beat("join", 0, 0), 1.0) == "join"
     line._began = ("training", 10.0, 0)
     assert line._line(Beat("training", 4, 8), 12.0) == "step 4/8, 16 samples/s, 2 s left"
