@@ -177,8 +177,8 @@ FAILURES = {
     "pattern without a match, and a program that goes on": (
         "while True: print('Step=1 takes 20.5 ms', flush=True); time.sleep(0.1)",
         PATTERN,
-        {"silent_for": 2.0},
-        r"it trains for 2 s \(silent_for\), and no line of its output matches step .*nearest:\n *Step=1 takes 20.5 ms",
+        {"silent_for": 12.0},
+        r"it ran for 12 s \(silent_for\), and no line of its output matches step .*nearest:\n *Step=1 takes 20.5 ms",
     ),
     "pattern without a number": (
         "print('step 1 took 1.2.3 ms', flush=True)\ntime.sleep(9)", PATTERN, {},

@@ -179,7 +179,7 @@ class Runner:
                     self.ended(self.child.returncode)
                 if self.times and self.said and not self.points and time.monotonic() - began > self.ours.silent_for:
                     raise Ended(
-                        "failed", f"it trains for {self.ours.silent_for:g} s (silent_for), and {self.nothing_found()}"
+                        "failed", f"it ran for {self.ours.silent_for:g} s (silent_for), and {self.nothing_found()}"
                     )
                 if self.ours.timeout and time.monotonic() - began > self.ours.timeout:
                     raise Ended("failed", f"it took longer than timeout: {self.ours.timeout:g} s")
