@@ -62,7 +62,7 @@ def _compiling(summary: Summary) -> str:
 
 def title(group: Group) -> str:
     """Return a table's title as DLPerf writes it."""
-    start = ", ".join(group.stated(f"{'Total batch' if group.strong else 'Batch'} size = {group.batch}"))
+    start = ", ".join(reversed(group.stated(f"{'Total batch' if group.strong else 'Batch'} size = {group.batch}")))
     start = start or group.settings.capitalize()
     start += ", strong scaling" if group.strong else ""
     parts = start, workload_figures.titled(group.summary), switches(group.summary)
