@@ -153,8 +153,8 @@ def test_what_a_node_did_while_it_trained_may_explain_its_link(tmp_path: Path, s
 
 def test_a_node_on_the_processor_is_judged_like_a_device_and_named_once(tmp_path: Path) -> None:
     """Its pairs are slow because the node is."""
-    everything = slow(3, None, "step", "matmul", "memory", "all-reduce", by=0.7)
-    (finding,) = judged(tmp_path, fleets.asked(**CPU), speed=everything, change=busy(3)).findings
+    speed = all_of(slow(3, None, "matmul", "memory", "all-reduce", by=0.7), slow(3, None, "step", by=0.75))
+    (finding,) = judged(tmp_path, fleets.asked(**CPU), speed=speed, change=busy(3)).findings
     assert (str(finding.place), finding.cause) == ("node 3", "machine")
     assert "processor time of other processes while it trained was 60 %, theirs 1 %" in finding.sentence
 

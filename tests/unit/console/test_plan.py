@@ -136,7 +136,7 @@ def test_the_plan_counts_the_node_jobs_that_are_missing_and_names_who_is_away(tm
     pending = [file for file in every if "node2" not in file]
     made = node_jobs.planned(every, pending, THREE, {2: "Slurm says that it is down"}, True, tmp_path)
     text = str(plan.Plan([], [pending], node_jobs=made))
-    assert "  acceptance of 3 nodes: 33 of 42 measurements to make, in 18 node jobs\n" in text
+    assert "  acceptance of 3 nodes: 39 of 51 measurements to make, in 18 node jobs\n" in text
     assert "node 2 is left out, because Slurm says that it is down" in text
     assert "no training run" not in text
     assert {made.names[pending[0]], made.names[pending[-1]]} == {"node 0, repeat 1", "all nodes, repeat 3"}

@@ -79,7 +79,7 @@ def noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Launcher:
         (UserError("the product failed"), "the product failed", "another", ["bert-tiny", "matmul"]),
         ({"status": "oom", "reason": "rank 0: no"}, "oom: rank 0: no", None, ["matmul"]),
         ({"status": "invalid", "reason": "rank 0: no"}, "invalid: rank 0: no", None, ["matmul"]),
-        ({"status": "unsupported", "reason": "rank 0: no"}, None, None, ["bert-tiny", "matmul", "vector"]),
+        ({"status": "unsupported", "reason": "rank 0: no"}, None, None, ["bert-tiny", "matmul", "vector", "disk"]),
     ],
 )
 def test_a_failure_leaves_the_rest_and_the_next_call_makes_what_is_missing_old_or_anothers(
@@ -90,14 +90,14 @@ def test_a_failure_leaves_the_rest_and_the_next_call_makes_what_is_missing_old_o
     file, made = first_job(CPU)
     noted.product = product
     if reason:
-        with pytest.raises(UserError, match=r"matmul/run1\.json failed; 2 of 3 measurements are there"):
+        with pytest.raises(UserError, match=r"matmul/run1\.json failed; 3 of 4 measurements are there"):
             node_job.measure_all(made, file)
         record = next(measured.record for measured in made if measured.what == "matmul")
         assert records.read_unfinished(unfinished(file)).failed[record].reason == reason
     else:
         node_job.measure_all(made, file)
     assert {request.target for request in noted.asked} == {"results/acceptance/node0/visit1.json"}
-    assert noted.models() == ["bert-tiny", "matmul", "vector"]
+    assert noted.models() == ["bert-tiny", "matmul", "vector", "disk"]
     if damage == "old":
         os.utime(made[0].record, (time.time() - 24 * 3600,) * 2)
     elif damage == "another":

@@ -410,7 +410,7 @@ def test_a_row_has_the_device_and_the_price_of_its_kept_runs(tmp_path: Path) -> 
     assert list(frame(throughput.csv(scope))["device"]) == names
     assert dict(run_environment.setup(found, group.devices))["device"].split(" and ") == names
     both = machines.compare({machines.HERE: [group], "there": [group]}, prices)
-    assert [cell.price_per_device_hour for cell in both] == [5.0, 1.0] * 2
+    assert [cell.price_per_device_hour for cell in both] == [5.0, 5.0, 1.0, 1.0]
 
 
 def test_the_steps_of_a_repeat_that_is_left_out_are_not_shown(tmp_path: Path) -> None:
