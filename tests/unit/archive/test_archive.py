@@ -1,7 +1,8 @@
 """A stranger checks an archive: what was changed in it is found, also if its digests were changed with it.
 
 `two_topologies.zip` holds real runs of bert-tiny, three repeats on one and on two workers, in fp32 and fp16. It is
-converted to the present schema, and states the version and the rules of an earlier commit.
+converted to the present schema, and states the version and the rules of an earlier commit. `version_0_4_0.zip` is as
+0.4.0 has packed it: bert-tiny, a training program, and a quick acceptance of three simulated nodes.
 """
 
 import hashlib
@@ -25,6 +26,7 @@ from throughline.report.topic import Scope
 from throughline.report.topics import write_tables
 
 KEPT = Path(__file__).with_name("two_topologies.zip")
+RELEASED = Path(__file__).with_name("version_0_4_0.zip")
 DEMO = Path(__file__).parents[3] / "docs/demo"
 RUN = "results/bert/bz32_fp32/torch/1n2g/run2"
 SUMMARY = "results/bert/bz32_fp32.json"
@@ -177,6 +179,7 @@ def test_the_command_line(capsys: pytest.CaptureFixture[str], unpacked: Files, t
     forged = packed(with_value(unpacked, f"{RUN}.json", faster_in_record_and_ranks), tmp_path / "a.zip")
     for path, status, text in (
         (KEPT, 0, "12 records, 2 summaries: every figure follows from the raw values"),
+        (RELEASED, 0, "21 records, 3 summaries: every figure follows from the raw values"),
         (forged, 1, "differs: "),
     ):
         with pytest.raises(SystemExit) as ended:
