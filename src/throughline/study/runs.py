@@ -216,6 +216,8 @@ def packed(config: Config) -> str:
         if isinstance(part["hosts"], list):
             part["hosts"] = f"{len(part['hosts'])} hosts"
         part["checkpoints"] = without_folders(part["checkpoints"])
+    for program in value["programs"].values():
+        program["folder"] = without_folders(program["folder"])
     return base64.b64encode(zlib.compress(canonical(value).encode())).decode()
 
 

@@ -162,3 +162,9 @@ def test_a_program_beside_a_framework(tmp_path: Path) -> None:
     )
     ours, own = specs(written(tmp_path, OWN, block))
     assert (ours.framework, ours.program, own.framework) == ("torch", None, "own")
+
+
+def test_a_record_has_no_folders_above_that_of_the_program(tmp_path: Path) -> None:
+    config = load([written(tmp_path, f"{OWN}, folder: {tmp_path}")])
+    configuration = runs.unpacked(runs.packed(config), "mine")
+    assert configuration and configuration["programs"]["own"]["folder"] == tmp_path.name
