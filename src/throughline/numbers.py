@@ -43,3 +43,8 @@ def milliseconds(seconds: float) -> str:
 def span(ends: Sequence[float] | None, places: int = 2) -> str:
     """Return the two ends of a range, such as `1.23 to 4.56`."""
     return f"{ends[0]:.{places}f} to {ends[1]:.{places}f}" if ends else ""
+
+
+def counted(count: int, what: str) -> str:
+    """Return a number of things in words, such as `1 node` or `3 nodes`."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from throughline import records
 from throughline.acceptance import figures, findings, limits, quick, undecided
 from throughline.acceptance.measured import UNSUPPORTED, Measured, read
+from throughline.numbers import counted
 from throughline.records.acceptance import (
     DISKS_DIFFER,
     Acceptance,
@@ -103,10 +104,6 @@ def _not_fit(outcome: Acceptance, gaps: Sequence[str]) -> str:
     if not parts:
         return f"The verdict on {nodes} is inconclusive: {'; '.join(gaps)}."
     return f"Not fit ({nodes}): {'; '.join([*parts, *gaps])}."
-
-
-def counted(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def _gaps(outcome: Acceptance) -> Iterator[str]:

@@ -27,7 +27,7 @@ from throughline.comparables.plausibility import (
     series,
 )  # fmt: skip
 from throughline.files import atomic
-from throughline.numbers import percent
+from throughline.numbers import counted, percent
 from throughline.records import Result, ends
 
 FORMULA = 0.01
@@ -202,11 +202,11 @@ def lines(rows: Rows, every: Sequence[Doubt], name: str) -> Iterator[str]:
     for doubt in every:
         row = doubt.row
         what = f"{row.source}, {row.framework}, {row.model}, {row.precision or 'precision not stated'}"
-        devices = "devices not stated" if row.devices is None else f"{row.devices} device{'s' * (row.devices > 1)}"
+        devices = "devices not stated" if row.devices is None else counted(row.devices, "device")
         place = f" [{row.place}]" if row.place else ""
         yield f"implausible: {what}, {devices}: {doubt.rule}: {doubt.text}{place}"
     count = len({id(doubt.row) for doubt in every})
-    rows_of = f"{len(rows)} row{'s' * (len(rows) != 1)}, {count} implausible"
+    rows_of = f"{counted(len(rows), 'row')}, {count} implausible"
     yield f"{name}: {rows_of}. A plausible figure can still be wrong: an archive has the raw values"
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import median
 
 from throughline.launch.quick_check import limit_s
+from throughline.numbers import counted
 from throughline.records import stored_run
 from throughline.study.acceptance import QUICK, Fleet, Measurement, Plan
 
@@ -85,8 +86,7 @@ def planned(
     where = f"{len(fleet.nodes)} node{'s' * several}"
     how = ", if all nodes work side by side" if side_by_side and several else ""
     lines = [
-        f"  acceptance of {where}: {count} of {total} measurements to make, in {len(to_make)} "
-        f"node job{'s' * (len(to_make) != 1)}",
+        f"  acceptance of {where}: {count} of {total} measurements to make, in {counted(len(to_make), 'node job')}",
         *(f"    node {node} is left out, because {why}; a later call measures it" for node, why in away.items()),
         f"  measuring: about {max(1, round(total_s / 60))} min{how}; accept.repeats, accept.measure and accept.pairs "
         "make it shorter",

@@ -16,6 +16,7 @@ from throughline.acceptance import verdict
 from throughline.console.node_jobs import START_S, NodeJobs
 from throughline.files import UserError
 from throughline.memory import gib
+from throughline.numbers import counted
 from throughline.programs import words
 from throughline.progress import duration
 from throughline.records import Imported, read_acceptance, read_imported, read_summary, stored_run
@@ -63,7 +64,7 @@ class Plan:
         """Return the plan as text: what will be made, how long the runs take, and where the result will be."""
         lines = ["The plan:"]
         if self.data:
-            lines.append(f"  data: {_counted(len(self.data), 'step')} to make")
+            lines.append(f"  data: {counted(len(self.data), 'step')} to make")
         for summary, specs in _grouped(self.specs, "summary").items():
             runs = sum(spec.record in self.runs for spec in specs)
             if not runs:
@@ -72,7 +73,7 @@ class Plan:
             topologies = ", ".join(dict.fromkeys(str(spec.topology) for spec in specs))
             model = "" if specs[0].model == DECIDES else f"{specs[0].model}, "
             lines.append(
-                f"  {summary}: {model}{frameworks}, {topologies}: {_counted(runs, 'run')} to make, "
+                f"  {summary}: {model}{frameworks}, {topologies}: {counted(runs, 'run')} to make, "
                 f"{len(specs) - runs} there already"
             )
             lines += [
@@ -113,7 +114,7 @@ class Plan:
         unknown = estimates.count(None)
         if unknown == len(estimates):
             return "time not known before the first repeat"
-        more = f" and {_counted(unknown, 'run')} whose time is not known yet" if unknown else ""
+        more = f" and {counted(unknown, 'run')} whose time is not known yet" if unknown else ""
         first = any(repeated(spec) not in finished_s for spec in self.runs.values())
         return f"about {duration(total_s)}{more}" + (", better known after the first repeat" if first else "")
 
@@ -287,10 +288,6 @@ def _grouped(specs: Iterable[RunSpec], attribute: str) -> dict[str, list[RunSpec
     for spec in specs:
         groups.setdefault(getattr(spec, attribute), []).append(spec)
     return groups
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _shortened(lines: list[str]) -> list[str]:

@@ -17,6 +17,7 @@ from throughline.files import UserError
 from throughline.gpus import visible_devices
 from throughline.installation import choose
 from throughline.launch import seen_devices, slurm_partition
+from throughline.numbers import counted
 from throughline.observe import environment
 from throughline.spec import Topology
 from throughline.study.benchmark import Benchmark
@@ -88,14 +89,14 @@ def _here(block: Benchmark) -> Devices:
         python = seen_devices.python_of(FRAMEWORK) or sys.executable
         gpus = seen_devices.seen(FRAMEWORK, python, block.device, os.environ).count
         if gpus:
-            return Devices(1, gpus, f"{gpus} GPU{'s' * (gpus > 1)} of this machine")
+            return Devices(1, gpus, f"{counted(gpus, 'GPU')} of this machine")
         if block.device != "auto":
             raise UserError(
                 f"the configuration asks for all GPUs (topologies: auto), and {FRAMEWORK} sees none here",
                 next_step="make doctor says what this machine has; without GPUs, choose another preset or device",
             )
     cores = environment.cpu_cores()
-    return Devices(1, max(1, cores // block.threads), f"{cores} CPU core{'s' * (cores > 1)} of this machine")
+    return Devices(1, max(1, cores // block.threads), f"{counted(cores, 'CPU core')} of this machine")
 
 
 def ladder(devices: Devices) -> list[str]:
