@@ -9,16 +9,7 @@ from typing import Any
 from throughline.acceptance import facts
 from throughline.acceptance.explanations import FACTS
 from throughline.acceptance.measured import Measured
-from throughline.records.acceptance import (
-    NAMES,
-    Cause,
-    DifferingFact,
-    Finding,
-    FleetFigure,
-    PlacedFigure,
-    SlowFigure,
-    Standing,
-)
+from throughline.records.acceptance import Cause, DifferingFact, Finding, FleetFigure, SlowFigure, Standing
 from throughline.records.visit import Broken
 from throughline.study.acceptance import Place
 
@@ -52,16 +43,8 @@ def refused(broken: Iterable[Broken], nodes: int) -> list[Finding]:
         place = Place("node" if entry.device is None else "device", (entry.node,), entry.device)
         faults.setdefault(place, []).append(entry.fault)
     lacking = [place for place in faults if place.device is None]
-    because = "it is the machine: it could not be measured"
     return [
-        Finding(
-            place=place,
-            slow=[],
-            cause="machine",
-            because=because,
-            facts=[],
-            sentence=f"{place} {' and '.join(dict.fromkeys(of_place))}. {because[0].upper()}{because[1:]}.",
-        )
+        _not_slow(place, f"{place} {' and '.join(dict.fromkeys(of_place))}", "it could not be measured")
         for place, of_place in sorted(faults.items(), key=lambda item: (item[0].nodes, item[0].device or -1))
         if place.device is not None or 2 * len(lacking) < nodes
     ]
@@ -69,16 +52,21 @@ def refused(broken: Iterable[Broken], nodes: int) -> list[Finding]:
 
 def odd(measured: Measured, named: Collection[int]) -> Iterator[Finding]:
     """Yield a finding for each node whose facts are worse than those of most others. named: nodes that have one."""
-    because = "it is the machine: nothing of it is slow, and it is not like the others"
+    because = "nothing of it is slow, and it is not like the others"
     for node, differing in sorted(facts.odd(measured).items()):
         if node not in named:
             place = Place("node", (node,))
-            sentence = f"{place}: {why(differing)}. {because[0].upper()}{because[1:]}."
-            yield Finding(place=place, slow=[], cause="machine", because=because, facts=differing, sentence=sentence)
+            yield _not_slow(place, f"{place}: {why(differing)}", because, differing)
+
+
+def _not_slow(place: Place, what: str, because: str, differing: Sequence[DifferingFact] = ()) -> Finding:
+    """Return a finding about a machine of which nothing is called slow."""
+    because, sentence = f"it is the machine: {because}", f"{what}. It is the machine: {because}."
+    return Finding(place=place, slow=[], cause="machine", because=because, facts=list(differing), sentence=sentence)
 
 
 def _slow(figure: FleetFigure) -> Iterator[SlowFigure]:
-    about: dict[str, Any] = {name: getattr(figure, name) for name in PlacedFigure.model_fields}
+    about: dict[str, Any] = {name: getattr(figure, name) for name in ("what", "figure", "size", "kind")}
     for standing in (standing for standing in figure.standings if standing.slow):
         distances: dict[str, Any] = {
             name: getattr(standing, name) or 0.0 for name in ("distance", "others_low", "others_high")
@@ -190,7 +178,7 @@ def cause_of(place: Place, group: Sequence[SlowFigure], figures: Sequence[FleetF
         return _of_pair(place, group[0], figures) if place.kind == "pair" else _of_link(place, group, figures)
     if bare := sorted({figure.words for figure in alone if figure.what in HARDWARE}):
         return "machine", f"it is the machine and not the program: it is slow without training, too ({', '.join(bare)})"
-    equal, behind = _alone(place, figures, HARDWARE)
+    equal, behind = _alone(place, [figure for figure in figures if figure.what in HARDWARE])
     if any(figure.what == "all-reduce" for figure in alone):
         fast = f": each alone is as fast as the others ({', '.join(equal)})" if equal and not behind else ""
         return "link", f"it is the exchange between the devices of this node{fast}"
@@ -232,7 +220,7 @@ def _of_link(place: Place, group: Sequence[SlowFigure], figures: Sequence[FleetF
     pairs = {pair.place for figure in figures if figure.kind == "pair" for pair in figure.standings}
     count = sum(place.nodes[0] in nodes.nodes for nodes in pairs)
     most = f"{len(slow)} of its {count} pairs are slow, so " if slow else ""
-    equal, behind = _alone(place, figures, [what for what, _ in NAMES])
+    equal, behind = _alone(place, figures)
     if equal and not behind:
         link = f"it is {'probably ' if slow else ''}the node's link"
         return "link", f"{most}{link}: alone, this node is as fast as the others"
@@ -240,11 +228,11 @@ def _of_link(place: Place, group: Sequence[SlowFigure], figures: Sequence[FleetF
     return "not known", f"{most}it is the node's link or the node itself: {shown}"
 
 
-def _alone(place: Place, figures: Sequence[FleetFigure], whats: Collection[str]) -> tuple[list[str], list[str]]:
+def _alone(place: Place, figures: Iterable[FleetFigure]) -> tuple[list[str], list[str]]:
     """Return the figures of a place, or of all devices of a node, that are as fast as the others', and the rest."""
     equal, behind = set[str](), set[str]()
     for figure in figures:
-        if figure.kind in ("device", "node") and figure.what in whats:
+        if figure.kind in ("device", "node"):
             for standing in figure.standings:
                 here = standing.place.nodes == place.nodes and place.device in (None, standing.place.device)
                 if here and standing.others:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from throughline import gpus, statistics
 from throughline.acceptance.facts import active_ports
@@ -27,35 +28,32 @@ def compare(wanted: Expectation, figures: Sequence[FleetFigure], tolerance: floa
         if (figure.what, figure.figure, figure.kind) == (wanted.what, name, wanted.at)
     }
     figure = sizes.get(wanted.size or max(sizes, default=0))
-    entry = ExpectedFigure(
+    kind = "published" if tolerance is None else "expected"
+    value = f"{reading(wanted.value)} {wanted.unit} ({wanted.source})"
+    outcome: dict[str, Any] = {"size": wanted.size}
+    if figure is None or figure.unit != wanted.unit:
+        why = f"is measured in {figure.unit}" if figure else "was not measured"
+        sentence = f"{value} is {kind}, and the figure {why}."
+    else:
+        slowest = (max if figure.better == "less" else min)(figure.standings, key=lambda standing: standing.median)
+        share = share_of(wanted.value, slowest, figure)
+        side = "below" if share < 1 else "above"
+        beside = f"{100 * share:.1f} % of" if tolerance is None else f"{100 * abs(share - 1):.1f} % {side}"
+        reached = f"{reading(slowest.median)} {figure.unit} at the slowest ({slowest.place})"
+        sentence = f"{reached}, {beside} the {kind} {value}."
+        is_short = tolerance is not None and share < 1 - tolerance
+        outcome = {"size": figure.size, "place": str(slowest.place), "reached": slowest.median}
+        outcome |= {"share": share, "short": is_short}
+    return ExpectedFigure(
         what=wanted.what,
         at=wanted.at,
-        size=figure.size if figure else wanted.size,
         figure=name,
         expected=wanted.value,
         unit=wanted.unit,
         source=wanted.source,
-        sentence=f"{name_of(wanted.what, name)}, {AT[wanted.at]}: ",
+        sentence=f"{name_of(wanted.what, name)}, {AT[wanted.at]}: {sentence}",
+        **outcome,
     )
-    kind = "published" if tolerance is None else "expected"
-    value = f"{reading(wanted.value)} {wanted.unit} ({wanted.source})"
-    if figure is None or figure.unit != wanted.unit:
-        why = f"is measured in {figure.unit}" if figure else "was not measured"
-        sentence = f"{entry.sentence}{value} is {kind}, and the figure {why}."
-        return entry.model_copy(update={"size": wanted.size, "sentence": sentence})
-    slowest = (max if figure.better == "less" else min)(figure.standings, key=lambda standing: standing.median)
-    share = share_of(wanted.value, slowest, figure)
-    side = "below" if share < 1 else "above"
-    beside = f"{100 * share:.1f} % of" if tolerance is None else f"{100 * abs(share - 1):.1f} % {side}"
-    reached = f"{reading(slowest.median)} {figure.unit} at the slowest ({slowest.place})"
-    outcome = {
-        "place": str(slowest.place),
-        "reached": slowest.median,
-        "share": share,
-        "short": tolerance is not None and share < 1 - tolerance,
-        "sentence": f"{entry.sentence}{reached}, {beside} the {kind} {value}.",
-    }
-    return entry.model_copy(update=outcome)
 
 
 def share_of(wanted: float, standing: Standing, figure: FleetFigure) -> float:

@@ -11,15 +11,7 @@ from throughline import records
 from throughline.acceptance import figures, findings, limits, quick, undecided
 from throughline.acceptance.measured import UNSUPPORTED, Measured, read
 from throughline.numbers import counted
-from throughline.records.acceptance import (
-    DISKS_DIFFER,
-    Acceptance,
-    AcceptanceVerdict,
-    Away,
-    FleetFigure,
-    Missing,
-    first_of,
-)
+from throughline.records.acceptance import DISKS_DIFFER, Acceptance, Away, FleetFigure, Missing, first_of
 from throughline.study import acceptance as study
 
 NO_PEERS = "no figure has peers: an acceptance compares at least three devices, nodes or pairs"
@@ -65,7 +57,7 @@ def judge(asked: study.Plan, folder: Path = Path(), away: Mapping[int, str] = Ma
         outcome = outcome.model_copy(update={"missing": gaps_left})
     gaps = list(_gaps(outcome))
     is_unfit = bool(outliers) or any(figure.short for figure in expected)
-    verdict: AcceptanceVerdict = "outliers" if is_unfit else "inconclusive" if gaps else "fit"
+    verdict = "outliers" if is_unfit else "inconclusive" if gaps else "fit"
     changed = {} if verdict == "fit" else {"verdict": verdict, "summary": _not_fit(outcome, gaps)}
     return outcome.model_copy(update=changed)
 

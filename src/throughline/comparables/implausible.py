@@ -13,19 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from throughline.comparables import flop_conventions, plausibility, published
-from throughline.comparables.plausibility import (
-    DATASHEET,
-    Doubt,
-    Rows,
-    baseline,
-    configuration,
-    grouped,
-    meet,
-    more_than_devices,
-    peak,
-    quotient,
-    series,
-)  # fmt: skip
+from throughline.comparables.plausibility import Doubt, Rows, baseline, grouped, meet, more_than_devices, peak, quotient
 from throughline.files import atomic
 from throughline.numbers import counted, percent
 from throughline.records import Result, ends
@@ -38,7 +26,7 @@ ARITHMETIC, AGREE = "its own arithmetic", "unequal results that should be equal"
 
 def printed_speedups(rows: Rows) -> Iterator[Doubt]:
     """Find printed speedups that do not follow from the printed speeds, or that are more than the devices can give."""
-    for table in series(rows):
+    for table in plausibility.series(rows):
         for row in table:
             printed, base = row.printed.get("speedup"), baseline(row, table)
             if printed and row.devices and base is None and (why := more_than_devices(ends(printed)[0], row.devices)):
@@ -90,9 +78,9 @@ def flops(rows: Rows) -> Iterator[Doubt]:
 def changes(rows: Rows) -> Iterator[Doubt]:
     """Find printed changes that do not follow from the figures with and without an option."""
     changed = [row for row in rows if any("change" in name for name in row.printed)]
-    alone = {configuration(row, options=False): row for row in rows if row not in changed}
+    alone = {plausibility.configuration(row, options=False): row for row in rows if row not in changed}
     for row in changed:
-        base = alone.get(configuration(row, options=False))
+        base = alone.get(plausibility.configuration(row, options=False))
         if base is None:
             continue
         memory, before = row.printed.get("memory_mib"), base.printed.get("memory_mib")
@@ -129,15 +117,15 @@ def printed_limits(rows: Rows) -> Iterator[Doubt]:
     for row in rows:
         gpu, mfu, memory = row.gpu, row.printed.get("mfu"), row.printed.get("memory_mib")
         if mfu and ends(mfu)[0] > 1 and (not gpu or not row.printed.get("tflops")):
-            yield Doubt(DATASHEET, row, f"printed MFU {mfu}: more than all of the peak")
+            yield Doubt(plausibility.DATASHEET, row, f"printed MFU {mfu}: more than all of the peak")
         if gpu and memory and ends(memory)[0] * 2**20 > gpu.memory_bytes:
             text = f"{memory} MiB of a device with {gpu.memory_bytes / 2**20:.0f} MiB ({gpu.name})"
-            yield Doubt(DATASHEET, row, text)
+            yield Doubt(plausibility.DATASHEET, row, text)
 
 
 def unequal(rows: Rows) -> Iterator[Doubt]:
     """Find results of one configuration that differ."""
-    for first, *others in grouped(rows, configuration):
+    for first, *others in grouped(rows, plausibility.configuration):
         for row in others:
             ratio = quotient(row, first) or _times(row, first)
             if ratio and not meet(ratio, (1, 1)):

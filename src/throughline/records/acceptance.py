@@ -194,6 +194,10 @@ class ExpectedFigure(Entry):
     short: bool = False
     sentence: str
 
+    @property
+    def words(self) -> str:
+        return name_of(self.what, self.figure)
+
 
 class Acceptance(Entry):
     """The verdict on a fleet. Real names of nodes are in no key.

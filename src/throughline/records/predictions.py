@@ -91,8 +91,3 @@ class Predictions(Entry):
     asked: list[str]
     made_from: dict[str, Sha256]
     series: list[PredictedSeries]
-
-    def of(self, batch: BatchSize, precision: str, framework: str) -> PredictedSeries | None:
-        """Return the predictions of a framework at a batch size and precision."""
-        names = (batch, precision, framework)
-        return next((one for one in self.series if (one.batch, one.precision, one.framework) == names), None)

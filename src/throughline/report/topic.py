@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from markupsafe import Markup
 from matplotlib.figure import Figure as Plot
 
 from throughline.comparables import published, similar
@@ -141,3 +142,10 @@ class Topic:
     latex: bool = False
     drawings: Callable[[Scope], Iterable[Drawing]] = field(default=lambda scope: ())
     notes: Callable[[Scope, Group], Iterable[Note]] = field(default=lambda scope, group: ())
+
+
+def section(
+    topic: Topic, table: Table | None, remarks: Iterable[str] = (), drawn: Sequence[Markup] = ()
+) -> dict[str, Any]:
+    """Return a topic as the page prints it."""
+    return {"topic": topic, "table": table, "plots": drawn, "remarks": list(remarks)}

@@ -10,20 +10,11 @@ from pathlib import Path
 
 from pydantic import Field, ValidationError
 
-from throughline import prediction, workloads
+from throughline import prediction, records, workloads
 from throughline.files import UserError, sha256
 from throughline.numbers import percent, reading
 from throughline.prediction import FAR, Job, Place
-from throughline.records import (
-    SCHEMA,
-    MeasuredPoint,
-    Message,
-    NotPredicted,
-    PredictedCell,
-    PredictedSeries,
-    Predictions,
-    read_summary,
-)
+from throughline.records import MeasuredPoint, Message, NotPredicted, PredictedCell, PredictedSeries, Predictions
 from throughline.report.analysis import cells
 from throughline.report.analysis.cells import Cell, Group
 from throughline.report.analysis.differences import derived, unlike
@@ -58,13 +49,13 @@ def derive(own: Mapping[str, Path], extras: Mapping[str, Path], asked: Asked) ->
 
     own, extras: its summaries and those of its derived runs, by the names that the file states for them.
     """
-    summaries = {name: read_summary(path) for name, path in chain(own.items(), extras.items())}
+    summaries = {name: records.read_summary(path) for name, path in chain(own.items(), extras.items())}
     benchmark = summaries[next(iter(own))].benchmark
     names = [f"{benchmark}__{extra}" for extra in EXTRAS]
     used = {name: summary for name, summary in summaries.items() if name in own or summary.benchmark in names}
     groups = cells.groups(used.values())
     return Predictions(
-        schema_=SCHEMA,
+        schema_=records.SCHEMA,
         benchmark=benchmark,
         asked=asked.topologies,
         made_from={name: sha256({**own, **extras}[name]) for name in used},

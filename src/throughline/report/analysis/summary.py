@@ -15,17 +15,9 @@ from pydantic import Field, ValidationError
 from throughline import ratios, statistics, workloads
 from throughline.files import UserError, snakemake, write_json
 from throughline.records import SCHEMA, CellRecord, Equivalence, RunRecord, Summary, read_equivalence, read_run
-from throughline.report.analysis import (
-    advice,
-    baseline,
-    cost,
-    differences,
-    goals,
-    hardware_totals,
-    program_losses,
-    workload_figures,
-)
+from throughline.report.analysis import advice, baseline, cost, differences, goals, hardware_totals, program_losses
 from throughline.report.analysis.baseline import Pool
+from throughline.report.analysis.workload_figures import medians, other_units
 from throughline.spec import RunSpec, Topology
 from throughline.spec import values as json_values
 from throughline.study.result_sections import Goals, Price
@@ -319,8 +311,8 @@ def _cell(
         warnings=[],
         simulated=spec.hosts == "simulated",
         logs=[f"{spec.framework}/{spec.topology}/run{run.spec.repeat}.log" for run in every],
-        other_units=workload_figures.other_units(spec, middle),
-        figures=workload_figures.medians(runs),
+        other_units=other_units(spec, middle),
+        figures=medians(runs),
         left_out=pool.left_out,
         cost=cost.of(middle, world, rated, terms.total_samples),
         starts=[run.started if run else None for run in timed],

@@ -13,20 +13,12 @@ from matplotlib.patches import Rectangle
 from throughline import statistics
 from throughline.acceptance import verdict
 from throughline.numbers import percent, reading, signed
-from throughline.records.acceptance import (
-    Acceptance,
-    ExpectedFigure,
-    Finding,
-    FleetFigure,
-    PlaceVerdict,
-    Standing,
-    name_of,
-)
+from throughline.records.acceptance import Acceptance, ExpectedFigure, Finding, FleetFigure, PlaceVerdict, Standing
 from throughline.report.render import plots, table_files, tables
 from throughline.report.render.plots import PAGE as PAGE_THEME
 from throughline.report.render.plots import Theme
 from throughline.report.render.tables import NOT_KNOWN, PAGE, Column, Entry, Table, in_csv
-from throughline.report.topic import Topic
+from throughline.report.topic import Topic, section
 from throughline.study.acceptance import PlaceKind
 
 PLACES = (
@@ -90,27 +82,21 @@ def sections(acceptance: Acceptance) -> Iterator[dict[str, Any]]:
     """Yield the acceptance as the page prints it: the verdict, what is expected, the links, and all places."""
     findings = tables.texts(list(map(_finding, acceptance.findings)))
     when = [f"Measured from {acceptance.started} to {acceptance.ended}"] * bool(acceptance.ended)
-    yield _section(Topic("verdict", "The verdict"), findings, [*verdict.notes(acceptance), *when])
+    yield section(Topic("verdict", "The verdict"), findings, [*verdict.notes(acceptance), *when])
     if acceptance.expected:
-        yield _section(Topic("expected", "What is expected"), tables.texts(list(map(_wanted, acceptance.expected))))
+        yield section(Topic("expected", "What is expected"), tables.texts(list(map(_wanted, acceptance.expected))))
     if acceptance.published:
         rows = [_wanted(figure, is_promised=False) for figure in acceptance.published]
-        yield _section(Topic("published", "Beside what others have published", PUBLISHED), tables.texts(rows))
+        yield section(Topic("published", "Beside what others have published", PUBLISHED), tables.texts(rows))
     if of_links := links(acceptance):
         yield of_links
     tolerance = f"tolerance: {percent(acceptance.tolerance, 1)} (accept.tolerance)"
     lines = sorted(_lines(acceptance), key=lambda line: ORDER.index(line[1].verdict))
-    yield _section(Topic("places", "All places", PLACES), Table.of(lines, COLUMNS).in_form(PAGE), [tolerance])
+    yield section(Topic("places", "All places", PLACES), Table.of(lines, COLUMNS).in_form(PAGE), [tolerance])
 
 
 def _lines(acceptance: Acceptance) -> list[Line]:
     return [(figure, standing) for figure in acceptance.figures for standing in figure.standings]
-
-
-def _section(
-    topic: Topic, table: Table | None, remarks: Sequence[str] = (), drawn: Sequence[Any] = ()
-) -> dict[str, Any]:
-    return {"topic": topic, "table": table, "plots": drawn, "remarks": remarks}
 
 
 def _finding(finding: Finding) -> dict[str, str | Entry | None]:
@@ -136,7 +122,7 @@ def _wanted(figure: ExpectedFigure, is_promised: bool = True) -> dict[str, str |
         word, chip = "not measured", "inconclusive"
     size = f" ({figure.size:,})" if figure.size else ""
     return {
-        "figure": f"{name_of(figure.what, figure.figure)}{size}, {figure.at}",
+        "figure": f"{figure.words}{size}, {figure.at}",
         **({"verdict": Entry.words(word, chip)} if is_promised else {}),
         "expected" if is_promised else "published": f"{reading(figure.expected)} {figure.unit}",
         "slowest place": f"{reading(figure.reached)} {figure.unit}" if figure.reached else None,
@@ -201,7 +187,7 @@ def links(acceptance: Acceptance) -> dict[str, Any] | None:
     expected, source = _expected(acceptance, figures[-1])
     remarks = [f"expected: {reading(expected)} GB/s ({source})"] if expected else []
     drawn = plots.inline(matrix(acceptance, PAGE_THEME), "links", "Links between nodes")
-    return _section(Topic("links", "Links between nodes", LINKS), _sizes(acceptance, figures), remarks, [drawn])
+    return section(Topic("links", "Links between nodes", LINKS), _sizes(acceptance, figures), remarks, [drawn])
 
 
 def _sizes(acceptance: Acceptance, figures: Sequence[FleetFigure]) -> Table | None:

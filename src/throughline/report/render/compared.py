@@ -21,20 +21,12 @@ from throughline.numbers import percent, reading, signed, span
 from throughline.progress import duration
 from throughline.records import read_compared
 from throughline.records.acceptance import name_of
-from throughline.records.compared import (
-    Compared,
-    ComparedAcceptance,
-    ComparedArchive,
-    ComparedCell,
-    ComparedKind,
-    Difference,
-    MachineCell,
-)
+from throughline.records.compared import Compared, ComparedAcceptance, ComparedArchive, Difference, MachineCell
 from throughline.report.render import plots, table_files, tables
 from throughline.report.render.plots import PAGE as PAGE_THEME
 from throughline.report.render.plots import Theme
 from throughline.report.render.tables import CSV, NOT_KNOWN, PAGE, Column, Entry, Table, interval
-from throughline.report.topic import Topic
+from throughline.report.topic import Topic, section
 
 NAMED = 12
 """How many differences are named below a table."""
@@ -111,10 +103,6 @@ def _cells(archives: Sequence[ComparedArchive]) -> Table:
     return Table.of([(archive, cell) for archive in archives for cell in archive.cells], CELLS)
 
 
-def _section(topic: Topic, table: Table, remarks: Iterator[str]) -> dict[str, Any]:
-    return {"topic": topic, "table": table.in_form(PAGE), "plots": [], "remarks": list(remarks)}
-
-
 def sections(compared: Compared) -> Iterator[dict[str, Any]]:
     """Yield the comparisons as the page prints them: all machines, then each archive, or a history of more than two.
 
@@ -132,7 +120,7 @@ def sections(compared: Compared) -> Iterator[dict[str, Any]]:
                 "else has changed between the two measurements; the lines below the table name it."
             )
             topic = Topic(f"archive-{number}", f"Compared with {archive.name}", intro)
-            yield _section(topic, _cells([archive]), remarks(compared, archive))
+            yield section(topic, _cells([archive]).in_form(PAGE), remarks(compared, archive))
         if archive.acceptance:
             yield _acceptance(archive, archive.acceptance, number)
 
@@ -182,7 +170,8 @@ def _acceptance(archive: ComparedArchive, acceptance: ComparedAcceptance, number
         "latencies. The two were measured at different times, so a verdict also reflects what else has changed."
     )
     topic = Topic(f"acceptance-{number}", f"The acceptance compared with {archive.name}", intro)
-    return _section(topic, Table.of([(archive, kind) for kind in kinds], KINDS), _of_acceptance(acceptance))
+    table = Table.of([(archive, kind) for kind in kinds], KINDS).in_form(PAGE)
+    return section(topic, table, _of_acceptance(acceptance))
 
 
 def _of_acceptance(acceptance: ComparedAcceptance) -> Iterator[str]:
@@ -278,7 +267,7 @@ def _over_machines(cells: Sequence[MachineCell]) -> dict[str, Any]:
     table = Table.of(cells, MACHINES, facts=[("price", source) for source in sources], style="grid")
     reasons = {cell.benchmark: why for cell in cells if (why := cell.reasons.get("best_value"))}
     notes = (f"{benchmark}: no best value, because {why}." for benchmark, why in reasons.items())
-    return _section(Topic("machines", "All machines", intro), table, notes)
+    return section(Topic("machines", "All machines", intro), table.in_form(PAGE), notes)
 
 
 LINES, TICKS = 10, 3
@@ -312,19 +301,19 @@ def history(compared: Compared) -> dict[str, Any]:
         remarks.append(f"The plot has the {LINES} of {len(every)} cells that changed most.")
     remarks.append("results/tables/compare.csv has every cell of every archive, with ratio, interval and verdict.")
     archives = {archive.name: archive for archive in compared.archives}
-    table = tables.texts([_row(name, day, archives.get(name)) for name, day in dates.items()])
+    rows = [
+        {
+            "measurement": name,
+            "began": day,
+            "the present results are": outcome(archive) if archive else "",
+            "version": (archive and archive.version) or "",
+            "what differs": _differing(archive.differs) if archive else "",
+        }
+        for name, day in dates.items()
+        for archive in [archives.get(name)]
+    ]
     drawn = plots.inline(draw(shown, dates, PAGE_THEME), "history", "Over time")
-    return {"topic": Topic("history", "Over time", HISTORY), "table": table, "plots": [drawn], "remarks": remarks}
-
-
-def _row(name: str, day: str, archive: ComparedArchive | None) -> dict[str, str]:
-    return {
-        "measurement": name,
-        "began": day,
-        "the present results are": outcome(archive) if archive else "",
-        "version": (archive and archive.version) or "",
-        "what differs": _differing(archive.differs) if archive else "",
-    }
+    return section(Topic("history", "Over time", HISTORY), tables.texts(rows), remarks, [drawn])
 
 
 def timeline(compared: Compared) -> Timeline:
@@ -350,8 +339,8 @@ def histories(compared: Compared, dates: Timeline) -> Histories:
     """Return the repeats of every cell of the present results, and of each kind of measurement of acceptances."""
     found: dict[str, dict[str, Sequence[float]]] = {}
     for archive in compared.archives:
-        both: list[ComparedCell | ComparedKind] = [*archive.cells]
-        for one in [*both, *(archive.acceptance.kinds if archive.acceptance else [])]:
+        accepted = archive.acceptance
+        for one in (*archive.cells, *(accepted.kinds if accepted else ())):
             found.setdefault(one.name, {HERE: one.ours})[archive.name] = one.theirs
     return {name: {at: repeats[at] for at in dates if at in repeats} for name, repeats in found.items()}
 

@@ -20,6 +20,7 @@ from throughline.report.render import plots, table_files, tables
 from throughline.report.render.plots import LIGHT, PAGE, Point, Series, Theme, inline
 from throughline.report.render.tables import TEXT, Column, Entry, Table
 from throughline.report.topic import Drawing, Topic
+from throughline.report.topic import section as as_section
 from throughline.spec import Topology
 
 IMPORTED = "imported"
@@ -125,7 +126,7 @@ def section(imported: Imported) -> dict[str, Any]:
     """Return an import as the page prints it."""
     shown = [inline(each.draw(PAGE), f"import-{imported.name}-{each.name}", each.title) for each in drawings(imported)]
     topic = Topic(imported.name, f"{imported.name} ({IMPORTED})", INTRO)
-    return {"topic": topic, "table": table(rows(imported)), "plots": shown, "remarks": [imported.outcome]}
+    return as_section(topic, table(rows(imported)), [imported.outcome], shown)
 
 
 def write(imported: Imported, folder: Path) -> None:
