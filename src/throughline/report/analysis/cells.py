@@ -1,8 +1,9 @@
 """Cells: one framework on one topology each, in one order everywhere. What was asked for, and what came of it."""
 
 import json
+import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -260,19 +261,17 @@ class Group:
         return self.summary.unit
 
     @cached_property
-    def cells(self) -> tuple[Cell, ...]:
+    def cells(self) -> list[Cell]:
         """Every cell that was measured or asked for: by framework, then by size."""
-        return tuple(self._cells())
-
-    def _cells(self) -> Iterator[Cell]:
-        asked, measured = self.asked, self.summary.frameworks
+        asked, measured, cells = self.asked, self.summary.frameworks, list[Cell]()
         for framework in dict.fromkeys([*(asked.frameworks if asked else ()), *measured]):
             records = measured.get(framework, {})
             wanted = set(asked.topologies) if asked and framework in asked.frameworks else set()
             topologies = {Topology.parse(name) for name in {*records, *wanted}}
             for topology in sorted(topologies, key=lambda t: (t.world, t)):
                 record = records.get(str(topology)) or _not_run(asked.repeats if asked else 1, topology)
-                yield Cell(self, framework, replace(topology, simulated=record.simulated), record)
+                cells.append(Cell(self, framework, replace(topology, simulated=record.simulated), record))
+        return cells
 
     @cached_property
     def measured(self) -> list[Cell]:
@@ -409,16 +408,13 @@ def groups(summaries: Collection[Summary], asked: Sequence[Asked] | None = None)
             stated = verdicts[block_name(s.benchmark), s.precision]
             if stated.get(name) not in advice.UNEQUAL:
                 stated[name] = proof.verdict
+
+    def order(key: tuple[str, str, Batch]) -> tuple[int, int, float]:
+        benchmark, precision, batch = key
+        return benchmarks.index(benchmark), PRECISIONS.index(precision), batch if isinstance(batch, int) else math.inf
+
     return [
-        Group(known[key], wanted.get(key), verdicts[block_name(key[0]), key[1]])
-        for key in sorted(
-            known,
-            key=lambda key: (
-                benchmarks.index(key[0]),
-                PRECISIONS.index(key[1]),
-                float("inf") if key[2] == DECIDES else key[2],
-            ),
-        )
+        Group(known[key], wanted.get(key), verdicts[block_name(key[0]), key[1]]) for key in sorted(known, key=order)
     ]
 
 
@@ -443,15 +439,11 @@ def in_rounds(cells: Iterable[Cell]) -> bool:
 
     This is the design of the repeats. It asks when they ran and whether they are valid, and never how fast they were.
     """
-    starts: defaultdict[int, list[str]] = defaultdict(list)
-    valid = set()
-    for cell in cells:
-        begun = {number: start for number, start in enumerate(cell.record.starts, start=1) if start}
-        valid.add(tuple(begun))
-        for number, start in begun.items():
-            starts[number].append(start)
-    in_turn = all(max(starts[before]) <= min(starts[after]) for before, after in pairwise(sorted(starts)))
-    return len(valid) == 1 and bool(starts) and in_turn
+    begun = [{number: start for number, start in enumerate(cell.record.starts, 1) if start} for cell in cells]
+    if not any(begun) or any(starts.keys() != begun[0].keys() for starts in begun):
+        return False
+    rounds = [[starts[number] for starts in begun] for number in begun[0]]
+    return all(max(before) <= min(after) for before, after in pairwise(rounds))
 
 
 def synthetic_files(summary: Summary) -> bool:

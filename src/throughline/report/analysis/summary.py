@@ -219,12 +219,7 @@ def write(
             why="a summary's place is named by its benchmark, batch and precision",
             next_step="give the records of the configuration that the output's name says",
         )
-    warnings = [
-        f"{framework} {topology}: {warning}"
-        for framework, series in summary.frameworks.items()
-        for topology, cell in series.items()
-        for warning in cell.warnings
-    ]
+    warnings = [f"{name} {topology}: {text}" for name, topology, cell in summary.cells() for text in cell.warnings]
     if strict and warnings:
         raise UserError(
             f"{output} has warnings, and runs.strict is on:\n    " + "\n    ".join(warnings),

@@ -168,7 +168,7 @@ def render(
             traces=logs.step_times,
             unreadable=results.unreadable,
             environments=run_environment.environments(summaries, here),
-            data=run_environment.data(manifests),
+            data=list(map(run_environment.data, manifests)),
             span=run_environment.span(here),
             configurations=run_environment.configurations(here),
             commits=run_environment.commits(here),

@@ -209,24 +209,21 @@ def _pins(name: str) -> str:
     return f"envs/{environment.framework}.txt" if environment.python else "the workflow's, envs/torch.txt"
 
 
-def data(paths: Iterable[Path]) -> list[list[tuple[str, str]]]:
-    """Return the facts in each manifest. If a manifest cannot be read, the only fact is the error."""
-    return [[("manifest", "/".join(path.parts[-3:])), *_data(path)] for path in paths]
-
-
-def _data(path: Path) -> list[tuple[str, str]]:
-    """Return the facts of a manifest; those of a text corpus have names of their own."""
+def data(path: Path) -> list[tuple[str, str]]:
+    """Return the facts of a manifest; those of a text corpus have names of their own. If it cannot be read: why."""
+    name = "manifest", "/".join(path.parts[-3:])
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         parameters = flat(content.get("parameters") or {})
         plain = [(key.replace("_", " "), str(value)) for key, value in content.items() if isinstance(value, str | int)]
         known = corpus_manifest.facts(content) if "vocabulary" in content else plain
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-        return [("not readable", f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)]
+        why = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        return [name, ("not readable", why)]
     texts = (
         f"{key} {' '.join(map(str, value)) if isinstance(value, list) else value}" for key, value in parameters.items()
     )
-    return [*known, ("parameters", ", ".join(texts))]
+    return [name, *known, ("parameters", ", ".join(texts))]
 
 
 def span(runs: Iterable[RunRecord]) -> str | None:

@@ -20,7 +20,7 @@ from throughline.report.analysis.cells import STATUS_MEANINGS, Cell, Group
 NOT_KNOWN = "n/a"
 PAGE, TEXT, CSV = "page", "text", "csv"
 """The forms of a table. TEXT: Markdown and LaTeX."""
-FORMS = (PAGE, TEXT, CSV)
+PEOPLE, FORMS = (PAGE, TEXT), (PAGE, TEXT, CSV)
 ZERO = ("0", "0.0", "0.0 %", "0.00")
 
 
@@ -142,6 +142,12 @@ class Table:
         """Return a table with a line for each subject. A subject may be a cell, or have one."""
         lines = [Line([column.entry(subject) for column in columns], _cell_of(subject)) for subject in subjects]
         return cls(columns, lines, **fields)._without_optional()
+
+    @classmethod
+    def if_any(cls, subjects: Iterable[Any], columns: Sequence[Column], **fields: Any) -> Table | None:
+        """Return a table with a line for each subject; None without any."""
+        shown = cls.of(subjects, columns, **fields)
+        return shown if shown.lines else None
 
     @classmethod
     def of_groups(cls, groups: Iterable[Group], columns: Sequence[Column], **fields: Any) -> Table:

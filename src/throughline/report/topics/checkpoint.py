@@ -1,13 +1,14 @@
 """What checkpoints cost, and what becomes of an hour of training with them. Measured and computed have own tables."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
 from throughline.numbers import percent, reading
 from throughline.report.analysis import goodput
 from throughline.report.analysis.goodput import PARTS, Costs, Hour
-from throughline.report.render.tables import PAGE, TEXT, Column, Entry, Table, in_csv
+from throughline.report.render.tables import PEOPLE, Column, Entry, Table, in_csv
 from throughline.report.topic import Scope, Topic
 from throughline.report.topics import predictions
 from throughline.statistics import median
@@ -27,7 +28,7 @@ def _seconds(name: str, heading: str, small: str, reason: str = "not measured") 
     def of(end: Callable[[list[float]], float | None]) -> Callable[[Costs], float | None]:
         return lambda costs: end([*costs.of_repeats(name).values()]) if costs.of_repeats(name) else None
 
-    yield Column(f"{name}", heading, small, of(median), reading, lambda costs: costs.reason or reason)
+    yield Column(name, heading, small, of(median), reading, lambda costs: costs.reason or reason)
     yield from (in_csv(f"{name.removesuffix('_s')}_{word}_s", of(end)) for word, end in (("min", min), ("max", max)))
 
 
@@ -86,8 +87,7 @@ COLUMNS = (
 
 def table(scope: Scope) -> Table | None:
     """Return a line for each cell with checkpoints; None without any."""
-    measured = goodput.costs(scope.groups, scope.everything)
-    return Table.of(measured, COLUMNS, of_cells=True) if measured else None
+    return Table.if_any(goodput.costs(scope.groups, scope.everything), COLUMNS, of_cells=True)
 
 
 TOPIC = Topic("checkpoint", "Checkpoints", INTRO, order=146, table=table)
@@ -103,11 +103,6 @@ OF_PARTS = {
     "reading": "waits for data",
 }  # fmt: skip
 """Map each part of an hour to its heading."""
-PEOPLE = (PAGE, TEXT)
-
-
-def _most(share: float) -> str:
-    return percent(share, 2)
 
 
 def _little(share: float) -> str:
@@ -118,7 +113,7 @@ def _little(share: float) -> str:
 def _share(part: str) -> Iterator[Column]:
     """Yield the column of a part of the hour, and in the CSV its range."""
 
-    show = _most if part == "trains" else _little
+    show: Callable[[float], str] = partial(percent, places=2) if part == "trains" else _little
 
     def read(hour: Hour) -> Entry:
         if part == "reading" and hour.costs.cell.record.loader_stall_share is None:
@@ -161,24 +156,12 @@ HOUR_COLUMNS = (
 )  # fmt: skip
 
 
-def _hours(scope: Scope) -> list[Hour]:
-    carried = [(asked.largest, asked.cell) for asked in predictions.asked(scope) if asked.cell]
-    return list(goodput.hours(goodput.costs(scope.groups, scope.everything), carried))
-
-
 def goodput_table(scope: Scope) -> Table | None:
     """Return a line for each topology; None without `mtbf_hours`, or without any cost of checkpoints."""
-    hours = _hours(scope)
-    if not hours:
-        return None
-    largest = max(hours, key=lambda hour: hour.topology.world)
-    trains = largest.share("trains")
-    notes = [
-        f"Computed: on {largest.topology}, {percent(trains, 2)} of an hour would train, with a checkpoint every "
-        f"{reading(largest.interval_s / 60)} minutes and a failure every {reading(largest.mtbf_s / 3600)} hours."
-    ] * (trains is not None)
+    carried = [(asked.largest, asked.cell) for asked in predictions.asked(scope) if asked.cell]
+    hours = list(goodput.hours(goodput.costs(scope.groups, scope.everything), carried))
     of = dict.fromkeys(str(hour.costs.cell.topology) for hour in hours if hour.predicted)
-    return Table.of(hours, HOUR_COLUMNS, notes=[*notes, *map(CARRIED.format, of)])
+    return Table.if_any(hours, HOUR_COLUMNS, notes=list(map(CARRIED.format, of)))
 
 
 HOUR = Topic("goodput", "An hour of training, computed", COMPUTED, order=147, table=goodput_table)

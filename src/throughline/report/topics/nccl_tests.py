@@ -46,8 +46,7 @@ INTRO = (
 
 
 def table(scope: Scope) -> Table | None:
-    found = list(pairs(scope))
-    return Table.of(found, COLUMNS, forms=(PAGE,)) if found else None
+    return Table.if_any(pairs(scope), COLUMNS, forms=(PAGE,))
 
 
 TOPIC = Topic("nccl_tests", "Beside nccl-tests", INTRO, order=192, table=table)

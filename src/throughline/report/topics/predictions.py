@@ -11,7 +11,7 @@ from throughline.numbers import milliseconds, percent, reading
 from throughline.records import Cost, PredictedCell, PredictedSeries
 from throughline.report.analysis import cost
 from throughline.report.analysis.cells import Cell
-from throughline.report.render.tables import CSV, FORMS, PAGE, TEXT, Column, Entry, Line, Table, in_csv, series
+from throughline.report.render.tables import CSV, FORMS, PEOPLE, Column, Entry, Line, Table, in_csv, series
 from throughline.report.topic import Scope, Topic
 from throughline.spec import Topology
 
@@ -21,7 +21,6 @@ INTRO = (
     "The range holds the throughput with the stated probability if the machine with more devices is like the measured "
     "one: the model knows no other network, no congestion and no failures."
 )
-PEOPLE = (PAGE, TEXT)
 TERMS = ("compute", "exchange", "waiting", "input")
 """What a step's time is spent on, in the order of the columns."""
 

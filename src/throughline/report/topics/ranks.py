@@ -81,7 +81,7 @@ COLUMNS = (
 
 def csv(scope: Scope) -> Table | None:
     """Return a line for each rank of each cell; None if nothing is known of single ranks."""
-    return Table.of(scope.ranks, COLUMNS, forms=(CSV,)) if scope.ranks else None
+    return Table.if_any(scope.ranks, COLUMNS, forms=(CSV,))
 
 
 def table(scope: Scope) -> Table | None:
@@ -92,7 +92,7 @@ def table(scope: Scope) -> Table | None:
         shown += sorted(worst, key=lambda standing: standing.rank)
     unequal = any(standing.solo and slow_ranks.unequal_work(standing.cell.group) for standing in scope.ranks)
     notes = [MORE] * any(len(ranks) > SHOWN for ranks in cells) + [UNEQUAL] * unequal
-    return Table.of(shown, COLUMNS, forms=(PAGE,), notes=notes) if shown else None
+    return Table.if_any(shown, COLUMNS, forms=(PAGE,), notes=notes)
 
 
 def _comparable(standings: Iterable[RankStanding]) -> dict[Cell, list[RankStanding]]:

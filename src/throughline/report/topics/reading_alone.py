@@ -55,8 +55,7 @@ COLUMNS = (
 
 def table(scope: Scope) -> Table | None:
     """Return a line for each cell and number of workers; None without the extra."""
-    lines = list(readings(scope))
-    return Table.of(lines, COLUMNS, of_cells=True) if lines else None
+    return Table.if_any(readings(scope), COLUMNS, of_cells=True)
 
 
 TOPIC = Topic("reading", "Reading alone", INTRO, order=50, table=table)

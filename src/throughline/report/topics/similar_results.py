@@ -45,7 +45,7 @@ def table(scope: Scope) -> Table | None:
         of("differs", lambda _, similar: "; ".join(similar.differs), "theirs differ in"),
         of("implausible", lambda _, similar: _doubts(scope, similar.other), "implausible"),
     )
-    return Table.of(scope.similar, columns, forms=(PAGE, CSV)) if scope.similar else None
+    return Table.if_any(scope.similar, columns, forms=(PAGE, CSV))
 
 
 def _doubts(scope: Scope, other: Result) -> str:

@@ -18,7 +18,7 @@ from throughline.report.analysis.cells import PRECISIONS, Cell, Group
 from throughline.report.render import plots as draws
 from throughline.report.render.plots import Theme
 from throughline.report.render.table_files import IDENTITY
-from throughline.report.render.tables import PAGE, TEXT, Column, Table, in_csv
+from throughline.report.render.tables import PAGE, PEOPLE, Column, Table, in_csv
 from throughline.report.topic import Drawing, Scope, Topic
 from throughline.spec import example
 from throughline.workloads import layers
@@ -118,7 +118,6 @@ def _test(call: Reached) -> str:
     return call.model if call.name == call.model else f"{call.model}, {call.name.replace('_', ' ')}"
 
 
-PEOPLE = (PAGE, TEXT)
 COLUMNS = (
     in_csv("benchmark", lambda call: call.cell.group.benchmark),
     in_csv("model", lambda call: call.model),
@@ -134,20 +133,14 @@ COLUMNS = (
     Column("unit", "unit", read=lambda call: call.unit),
     Column("theory", "theory", read=lambda call: call.theory, show=reading),
     Column("share_of_theory", "share of theory", read=lambda call: call.share, show=percent),
-    Column(
-        "share_of_largest_product",
-        "share of the largest product",
-        read=lambda call: call.share_of_product,
-        show=percent,
-    ),
+    Column("share_of_largest_product", "share of the largest product", "", lambda call: call.share_of_product, percent),
     in_csv("flops_per_byte", lambda call: call.intensity),
 )
 
 
 def table(scope: Scope) -> Table | None:
     """Return a line for each figure and size."""
-    calls = reached(scope.groups)
-    return Table.of(calls, COLUMNS, notes=NOTES) if calls else None
+    return Table.if_any(reached(scope.groups), COLUMNS, notes=NOTES)
 
 
 def device(scope: Scope) -> Table | None:
@@ -155,13 +148,12 @@ def device(scope: Scope) -> Table | None:
     calls = best(reached(scope.everything)) if is_first(scope) else []
     name = Column(heading="device", read=lambda call: call.device)
     shown = [name, *(column for column in COLUMNS if PAGE in column.forms)]
-    return Table.of(calls, shown, forms=(PAGE,)) if calls else None
+    return Table.if_any(calls, shown, forms=(PAGE,))
 
 
 def is_first(scope: Scope) -> bool:
     """True for the first benchmark that trains nothing. The facts about a device stand only there."""
-    first = next((group.benchmark for group in scope.everything if not group.trains), None)
-    return first is not None and first == scope.benchmark
+    return scope.benchmark == next((group.benchmark for group in scope.everything if not group.trains), None)
 
 
 def curves(scope: Scope) -> Iterator[Drawing]:
@@ -316,8 +308,7 @@ LAYER_NOTES = (
 
 def beside_layers(scope: Scope) -> Table | None:
     """Return a line for each cell whose layers were measured in this report."""
-    found = parts(scope.groups, scope.everything)
-    return Table.of(found, LAYER_COLUMNS, forms=(PAGE,), notes=LAYER_NOTES) if found else None
+    return Table.if_any(parts(scope.groups, scope.everything), LAYER_COLUMNS, forms=(PAGE,), notes=LAYER_NOTES)
 
 
 PARTS = Topic("parts", "A step and its layers alone", order=100, table=beside_layers)

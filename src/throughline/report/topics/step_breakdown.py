@@ -152,7 +152,7 @@ def table(scope: Scope) -> Table | None:
     """Return a line for each split: the step and its parts, with their shares and ranges. None without derived runs."""
     steps = [step for group in scope.groups for step in split(group, scope.everything)]
     forms = (PAGE, CSV) if any(step.parts for step in steps) else (CSV,)
-    return Table.of(steps, COLUMNS, forms=forms) if steps else None
+    return Table.if_any(steps, COLUMNS, forms=forms)
 
 
 def drawings(scope: Scope) -> Iterator[Drawing]:
@@ -271,8 +271,7 @@ NETWORK_COLUMNS = (
 
 def network(scope: Scope) -> Table | None:
     """Return a line for each cell with an exchange; None without any."""
-    found = exchanges(scope.groups, scope.everything)
-    return Table.of(found, NETWORK_COLUMNS, notes=NETWORK_NOTES, of_cells=True) if found else None
+    return Table.if_any(exchanges(scope.groups, scope.everything), NETWORK_COLUMNS, notes=NETWORK_NOTES, of_cells=True)
 
 
 NETWORK = Topic("network", "A step's exchange, and the network alone", order=40, table=network)
