@@ -97,15 +97,12 @@ def slower_half(places: Sequence[Standing], less: bool, tolerance: float) -> tup
 
 def remarks(figures: Sequence[FleetFigure], measured: Measured) -> Iterator[str]:
     """Yield what limits the verdict: few places, few repeats, and records of other days or of different software."""
-    fewest: dict[PlaceKind, int] = {}
-    for figure in figures:
-        count = len(figure.standings)
-        if LEAST_PARTS <= count < FEW and figure.kind in KINDS:
-            fewest[figure.kind] = min(count, fewest.get(figure.kind, count))
-    if fewest:
-        most = [
-            f"{outliers.most_slow(fewest[kind])} of {fewest[kind]} {KINDS[kind]}" for kind in KINDS if kind in fewest
-        ]
+    most = []
+    for kind, words in KINDS.items():
+        counts = [len(figure.standings) for figure in figures if figure.kind == kind]
+        if few := [count for count in counts if LEAST_PARTS <= count < FEW]:
+            most.append(f"{outliers.most_slow(min(few))} of {min(few)} {words}")
+    if most:
         yield f"At most {', '.join(most)} can be called slow; if more are slow, they pass for usual"
     alone = [
         f"{figure.words} ({KINDS[figure.kind]})" for figure in figures if figure.kind in KINDS and not has_peers(figure)

@@ -50,9 +50,8 @@ def _asked(folder: Path) -> study.Plan | None:
 def measured(folder: Path) -> list[Measurement]:
     """Return the measurements of an archive's acceptance that have a record."""
     asked = _asked(folder)
-    return (
-        [measurement for measurement in asked.measurements() if (folder / measurement.record).exists()] if asked else []
-    )
+    every = asked.measurements() if asked else ()
+    return [measurement for measurement in every if (folder / measurement.record).exists()]
 
 
 def files(result: Path) -> Iterator[Path]:

@@ -103,10 +103,8 @@ def _summary(archive: Archive, name: str, made: Made, output: Path) -> None:
 
 
 def _predictions(archive: Archive, made: Made, output: Path) -> None:
-    of_benchmark, extras = (
-        {part: archive.folder / part for part in names} for names in (made.summaries, made.compared)
-    )
-    derived = predictions.derive(of_benchmark, extras, predictions.Asked.model_validate(made.predict))
+    own, extras = ({part: archive.folder / part for part in names} for names in (made.summaries, made.compared))
+    derived = predictions.derive(own, extras, predictions.Asked.model_validate(made.predict))
     files.write_json(output, derived.model_dump(by_alias=True))
 
 

@@ -82,18 +82,14 @@ def _records(archive: Archive, runs: dict[str, RunRecord]) -> Differences:
     folder, manifest_at = archive.folder, cache(read_json)
     measured = {measurement.record: measurement for measurement in accepted.measured(folder)}
     for name in sorted({*filter(RUN.fullmatch, archive.digests), *measured}):
-        measurement = measured.get(name)
+        measurement, path = measured.get(name), folder / name
         try:
-            run = (
-                records.read_run_of(folder / name, measurement.spec) if measurement else records.read_run(folder / name)
-            )
+            run = records.read_run_of(path, measurement.spec) if measurement else records.read_run(path)
         except UserError as error:
             yield Difference(name, "", reason(error, folder))
             continue
         runs[name] = run
-        yield from raw.check(
-            folder, folder / name, run, manifest_at, measurement.visit if measurement else run.spec.record
-        )
+        yield from raw.check(folder, path, run, manifest_at, measurement.visit if measurement else run.spec.record)
 
 
 def _left_out(archive: Archive, runs: Runs) -> Differences:

@@ -15,22 +15,10 @@ from throughline.study.section import Value
 
 Origin = Literal["published", "imported", "measured"]
 Beside = Literal[
-    "speedup",
-    "mfu",
-    "tflops",
-    "seconds_per_step",
-    "memory_mib",
-    "parameters_billion",
-    "memory_change_mib",
-    "memory_change_share",
-    "speed_change_share",
-    "global_step",
-    "train_steps_per_second",
-    "eval_steps_per_second",
-    "eval_samples_per_second",
-    "train_runtime",
-    "eval_runtime",
-]
+    "speedup", "mfu", "tflops", "seconds_per_step", "memory_mib", "parameters_billion", "memory_change_mib",
+    "memory_change_share", "speed_change_share", "global_step", "train_steps_per_second", "eval_steps_per_second",
+    "eval_samples_per_second", "train_runtime", "eval_runtime",
+]  # fmt: skip
 """The figures that a row may have beside its value.
 
 `speedup` is over the smallest topology of its table; `mfu` is a share of 1; `tflops` and `memory_mib` are of one

@@ -3,12 +3,11 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from throughline import ratios, statistics
-from throughline.ratios import SURE
+from throughline import ratios
 from throughline.records import Cost
 from throughline.report.analysis import advice
 from throughline.report.analysis.cells import Cell, Group, in_rounds, real
-from throughline.report.analysis.comparison import Pair
+from throughline.report.analysis.comparison import Comparison, Pair, adjusted
 from throughline.report.analysis.judged_pairs import best_of_others, fastest, floor_of, noise_of, without_figure
 
 
@@ -74,15 +73,11 @@ def best_value(costs: Mapping[Cell, Cost], again: Sequence[Pair]) -> tuple[list[
         return [], f"prices are in {' and '.join(currencies)}" if currencies else "no price is known"
     rates = {cell: price * cell.topology.world / 3600 for cell, price in prices.items()}
     best, *others = sorted(rates, key=lambda cell: -cell.median / rates[cell])
-    rounds, tests = in_rounds(rates), {}
+    rounds, pairs = in_rounds(rates), []
     for cell in others:
         mine, theirs = ([speed / rates[one] for speed in one.repeats] for one in (cell, best))
-        if tested := ratios.tested(mine, theirs, paired=rounds, noise=noise_of((cell, best), again)):
-            tests[cell] = tested
-    adjusted = statistics.holm([tested.p for tested in tests.values()], math.comb(len(rates), 2))
-    beaten = []
-    for (cell, tested), p in zip(tests.items(), adjusted, strict=True):
-        floor = floor_of((cell, best), again)
-        if p < SURE and tested.log > 0 and tested.beyond(floor.log if floor else 0.0):
-            beaten.append(cell)
-    return [best, *(cell for cell in others if cell not in beaten)], ""
+        tested = ratios.tested(mine, theirs, paired=rounds, noise=noise_of((cell, best), again))
+        floor, among = floor_of((cell, best), again), math.comb(len(rates), 2)
+        pairs.append(Comparison(before=mine, after=theirs, tested=tested, floor=floor, among=among))
+    verdicts = [pair.verdict for pair in adjusted(pairs)]
+    return [best, *(cell for cell, verdict in zip(others, verdicts, strict=True) if verdict != "faster")], ""

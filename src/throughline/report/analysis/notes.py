@@ -75,13 +75,19 @@ def _told(group: Group, same: Sequence[tuple[Cell, str]]) -> str:
 
 def _place(group: Group, cells: Sequence[Cell]) -> str:
     """Name these cells, such as `torch 1n1g, 1n2g; jax 1n1g`; of many, say how many."""
-    by_framework: dict[str, dict[str, None]] = {}
-    for cell in cells:
-        by_framework.setdefault(cell.framework, {})[str(cell.topology)] = None
-    named, total = sum(map(len, by_framework.values())), sum(bool(cell.record.statuses) for cell in group.cells)
-    if named > NAMED:
-        return f"all {total} cells" if named == total else f"{named} of {total} cells"
-    return "; ".join(f"{framework} {', '.join(topologies)}" for framework, topologies in by_framework.items())
+    named = dict.fromkeys((cell.framework, str(cell.topology)) for cell in cells)
+    total = sum(bool(cell.record.statuses) for cell in group.cells)
+    if len(named) > NAMED:
+        return f"all {total} cells" if len(named) == total else f"{len(named)} of {total} cells"
+    return grouped(named)
+
+
+def grouped(pairs: Iterable[tuple[str, str]], colon: str = "") -> str:
+    """Return pairs as text, such as `torch 1n1g, 1n2g; jax 1n1g`. colon: stands behind the first of each pair."""
+    groups: dict[str, dict[str, None]] = {}
+    for first, second in pairs:
+        groups.setdefault(first, {})[second] = None
+    return "; ".join(f"{first}{colon} {', '.join(seconds)}" for first, seconds in groups.items())
 
 
 def not_compiled(group: Group) -> Iterator[Note]:

@@ -22,9 +22,7 @@ FEWEST = 3
 
 def warnings(series: Mapping[str, Sequence[RunRecord]]) -> dict[str, list[str]]:
     """Map topologies to the warnings about the losses of their runs. series: the runs of a program by topology."""
-    by_topology = {
-        topology: [run for run in runs if run.status == "ok" and _curve(run)] for topology, runs in series.items()
-    }
+    by_topology = {at: [run for run in runs if run.status == "ok" and _curve(run)] for at, runs in series.items()}
     told = {topology: list(_repeats(runs)) for topology, runs in by_topology.items()}
     base: dict[int, str] = {}
     for topology, runs in by_topology.items():

@@ -35,30 +35,24 @@ def per_sample(model: str, parameters: dict[str, Value]) -> dict[str, float]:
 
 def parameters(summary: Summary) -> dict[str, Any]:
     """Return the workload's parameters that are keys of a block, by names with units, such as `sequence_tokens`."""
-    declared = (field for field in fields(workloads.of(summary.model).parameters) if field.metadata["asked"])
-    return {
-        f"{field.name}_{unit}" if (unit := field.metadata.get("unit")) else field.name: _plain(
-            summary.parameters[field.name]
-        )
-        for field in declared
-        if field.name in summary.parameters
-    }
+    stated = {}
+    for field in fields(workloads.of(summary.model).parameters):
+        if field.metadata["asked"] and field.name in summary.parameters:
+            name = "_".join(filter(None, [field.name, field.metadata.get("unit")]))
+            stated[name] = _plain(summary.parameters[field.name])
+    return stated
 
 
 def titled(summary: Summary) -> str:
     """Return the parameters that every title names, because they decide so much: `vocabulary 20000 & table rows`.
     Those that are not always stated have a place there if they differ from their default."""
-    declared = (
-        field
-        for field in fields(workloads.of(summary.model).parameters)
-        if field.metadata["titled"]
-        and (field.metadata["stated"] or summary.parameters.get(field.name, field.default) != field.default)
-    )
-    return " & ".join(
-        f"{field.name} {_plain(summary.parameters[field.name])}"
-        for field in declared
-        if field.name in summary.parameters
-    )
+    texts = []
+    for field in fields(workloads.of(summary.model).parameters):
+        if field.metadata["titled"] and field.name in summary.parameters:
+            value = summary.parameters[field.name]
+            if field.metadata["stated"] or value != field.default:
+                texts.append(f"{field.name} {_plain(value)}")
+    return " & ".join(texts)
 
 
 def _plain(value: Value) -> int | float | str | bool:

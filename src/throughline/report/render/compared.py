@@ -89,14 +89,12 @@ KINDS = (
 def write(compared: Path, cells: Path, machines: Path, kinds: Path) -> None:
     """Write results/compare.json as CSV, unrounded: the cells, what they cost on all machines, and the acceptances."""
     found = read_compared(compared)
-    of_acceptances = [
-        (archive, kind) for archive in found.archives if archive.acceptance for kind in archive.acceptance.kinds
-    ]
+    of_kinds = [(side, kind) for side in found.archives if side.acceptance for kind in side.acceptance.kinds]
     table_files.write_csv(_cells(found.archives), cells)
     whole = ("work", "batch", "repeats")
     columns = [Column(key, read=attrgetter(key), whole=key in whole) for key in IN_FILE]
     table_files.write_csv(Table.of(found.machines, columns), machines)
-    table_files.write_csv(Table.of(of_acceptances, KINDS), kinds)
+    table_files.write_csv(Table.of(of_kinds, KINDS), kinds)
 
 
 def _cells(archives: Sequence[ComparedArchive]) -> Table:

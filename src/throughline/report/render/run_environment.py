@@ -19,6 +19,7 @@ from throughline.programs import words
 from throughline.records import RunRecord, Summary
 from throughline.report.analysis import workload_figures as workload
 from throughline.report.analysis.differences import flat
+from throughline.report.analysis.notes import grouped
 from throughline.report.render import tables
 from throughline.report.render.tables import Table
 from throughline.spec.program import DECIDES
@@ -103,7 +104,7 @@ def environments(summaries: Iterable[Summary], runs: Iterable[RunRecord] = ()) -
                 facts.setdefault(key, {}).setdefault(text, {})[place] = None
     rows = [
         {"fact": _name(key), "value": text}
-        | ({WHERE: _by_benchmark(held) if len(held) < len(places) else ""} if len(places) > 1 else {})
+        | ({WHERE: grouped(held, ":") if len(held) < len(places) else ""} if len(places) > 1 else {})
         for key, values in facts.items()
         for text, held in values.items()
     ]
@@ -246,19 +247,11 @@ def commits(runs: Iterable[RunRecord]) -> list[dict[str, Any]]:
     return [
         {
             "commit": commit,
-            "runs": _by_benchmark((run.spec.benchmark, run.spec.framework) for run in measured),
+            "runs": grouped(((run.spec.benchmark, run.spec.framework) for run in measured), ":"),
             "changed": any(run.environment.get("tree_clean") is False for run in measured),
         }
         for commit, measured in by_commit.items()
     ]
-
-
-def _by_benchmark(places: Iterable[Place]) -> str:
-    """Return places as text, such as `bert: torch, jax; images: torch`."""
-    by_benchmark: dict[str, dict[str, None]] = {}
-    for benchmark, framework in places:
-        by_benchmark.setdefault(benchmark, {})[framework] = None
-    return "; ".join(f"{benchmark}: {', '.join(names)}" for benchmark, names in by_benchmark.items())
 
 
 def repository(citation: Path = CITATION) -> str | None:

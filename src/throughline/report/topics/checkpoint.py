@@ -1,7 +1,6 @@
 """What checkpoints cost, and what becomes of an hour of training with them. Measured and computed have own tables."""
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -105,15 +104,11 @@ OF_PARTS = {
 """Map each part of an hour to its heading."""
 
 
-def _little(share: float) -> str:
-    """Return a share that may be far below 1 %, with two digits."""
-    return f"{100 * share:.2g} %"
-
-
 def _share(part: str) -> Iterator[Column]:
     """Yield the column of a part of the hour, and in the CSV its range."""
 
-    show: Callable[[float], str] = partial(percent, places=2) if part == "trains" else _little
+    def show(share: float) -> str:
+        return percent(share, 2) if part == "trains" else f"{100 * share:.2g} %"  # may be far below 1 %
 
     def read(hour: Hour) -> Entry:
         if part == "reading" and hour.costs.cell.record.loader_stall_share is None:

@@ -32,20 +32,15 @@ from throughline.study import runs
 
 def results(group: Group, link: Link) -> Table:
     """Return the results of one group as the page shows them."""
+    small = "strong scaling" if group.strong else "range"
+    scaling = [replace(cell_columns.SPEEDUP, small=small), cell_columns.EFFICIENCY]
     columns = [
         cell_columns.FRAMEWORK,
         cell_columns.TOPOLOGY,
         cell_columns.DEVICES,
         *_where_told(group, "batch", "per device / global" if group.by_iteration else "per replica"),
         Column(heading=group.unit, small="median", read=cell_columns.median, by_value=True),
-        *(
-            [
-                replace(cell_columns.SPEEDUP, small="strong scaling" if group.strong else "range"),
-                cell_columns.EFFICIENCY,
-            ]
-            if any(cell.scales for cell in group.cells)
-            else []
-        ),
+        *(scaling if any(cell.scales for cell in group.cells) else []),
         cell_columns.repeats(group.measured),
         cell_columns.VALID,
         cell_columns.STEPS,
