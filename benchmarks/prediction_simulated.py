@@ -28,7 +28,8 @@ from typing import Any
 import harness
 
 from throughline.prediction import Place, predict
-from throughline.records import MeasuredPoint, Message, PredictedCell
+from throughline.records import MeasuredPoint, PredictedCell
+from throughline.records.predictions import Message
 from throughline.spec import Topology
 
 KNOWN, ASKED = ("1n1g", "1n2g", "2n2g"), ("4n2g", "8n2g")

@@ -22,8 +22,8 @@ from throughline.messages import Window
 from throughline.observe import environment
 from throughline.observe.telemetry_window import GAUGES, figures, parts, rates_of
 from throughline.programs import timing
-from throughline.records import NodeTelemetry, RunRecord
-from throughline.records.run import Series
+from throughline.records import RunRecord
+from throughline.records.run import NodeTelemetry, Series
 from throughline.spec import Program
 from throughline.study.runs import manifest
 

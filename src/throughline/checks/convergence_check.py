@@ -17,7 +17,7 @@ from throughline.launch.request import RunRequest
 from throughline.messages import Checkpoint, Training
 from throughline.rank.checkpoints import Checkpoints
 from throughline.rank.data import Manifest
-from throughline.records.checks import AgainstStated, Verdict
+from throughline.records.checks import AgainstStated, Look, Verdict
 from throughline.spec import RunSpec, Steps, Topology, canonical
 from throughline.study.benchmark import Convergence
 from throughline.study.config import Config
@@ -131,7 +131,7 @@ def _curve(request: RunRequest, order: Training, ended: launcher.FinishedRun) ->
         "evaluate_every": order.evaluate_every,
         "status": refused.status if refused else "ok",
         "reason": refused.reason if refused else None,
-        "curve": [records.Look.flat(look) for look in trained.curve] if trained else [],
+        "curve": [Look.flat(look) for look in trained.curve] if trained else [],
         "loss": trained.losses if trained else [],
         "resumed_after_step": order.resume.step if order.resume else None,
         "device": ended.device,
@@ -229,7 +229,7 @@ def between(points: list[tuple[int, float]], step: int) -> float | None:
     return a if high == low else a + (b - a) * (step - low) / (high - low)
 
 
-def _against(expected: float, look: records.Look, name: str, more: bool, tolerance: float) -> AgainstStated:
+def _against(expected: float, look: Look, name: str, more: bool, tolerance: float) -> AgainstStated:
     """Compare a figure of an evaluation with its stated value. `more`: True if more of the figure is better."""
     value = look.figures.get(name)
     limit = expected - tolerance if more else expected * (1 + tolerance)

@@ -5,26 +5,11 @@ configuration and the declarations of the workloads. It measures, computes and d
 runs and checks write, and the report reads the entries.
 """
 
-from throughline.records.checks import (
-    ConvergenceVerdict,
-    Curve,
-    Equivalence,
-    EquivalenceVerdict,
-    Largest,
-    Look,
-    MaxBatch,
-)
+from throughline.records.checks import ConvergenceVerdict, Curve, Equivalence, EquivalenceVerdict, Largest, MaxBatch
 from throughline.records.compared import Compared
 from throughline.records.entry import SCHEMA, Data, Device, Figure
 from throughline.records.imported import Imported, ImportedRun
-from throughline.records.predictions import (
-    MeasuredPoint,
-    Message,
-    NotPredicted,
-    PredictedCell,
-    PredictedSeries,
-    Predictions,
-)
+from throughline.records.predictions import MeasuredPoint, NotPredicted, PredictedCell, PredictedSeries, Predictions
 from throughline.records.reading import (
     leave_newer,
     read_acceptance,
@@ -43,27 +28,13 @@ from throughline.records.reading import (
     write,
 )
 from throughline.records.result import Result, ends
-from throughline.records.run import (
-    Checkpoints,
-    DeviceTelemetry,
-    Memory,
-    Network,
-    NodeHardware,
-    NodeTelemetry,
-    Rank,
-    RunRecord,
-    Series,
-    StartUp,
-    Utilization,
-    Work,
-)
+from throughline.records.run import Checkpoints, Memory, Network, Rank, RunRecord, Series, StartUp, Utilization, Work
 from throughline.records.summary import CellRecord, Cost, Goal, LeftOut, RankFigures, Summary, Use
 
 __all__ = [
     "SCHEMA", "CellRecord", "Checkpoints", "Compared", "ConvergenceVerdict", "Cost", "Curve", "Data", "Device",
-    "DeviceTelemetry", "Equivalence", "EquivalenceVerdict", "Figure", "Goal", "Imported", "ImportedRun",
-    "Largest", "LeftOut", "Look", "MaxBatch", "MeasuredPoint", "Memory", "Message", "Network",
-    "NodeHardware", "NodeTelemetry", "NotPredicted", "PredictedCell", "PredictedSeries", "Predictions", "Rank",
+    "Equivalence", "EquivalenceVerdict", "Figure", "Goal", "Imported", "ImportedRun", "Largest", "LeftOut", "MaxBatch",
+    "MeasuredPoint", "Memory", "Network", "NotPredicted", "PredictedCell", "PredictedSeries", "Predictions", "Rank",
     "RankFigures", "Result", "RunRecord", "Series", "StartUp", "Summary", "Use", "Utilization", "Work", "ends",
     "leave_newer", "read_acceptance", "read_compared", "read_curve", "read_equivalence", "read_imported",
     "read_max_batch", "read_predictions", "read_run", "read_run_of", "read_summary", "read_unfinished", "read_verdict",

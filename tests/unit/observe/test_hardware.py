@@ -12,9 +12,10 @@ import pytest
 
 import nvml_double
 import training_fixtures
-from throughline import messages, records
+from throughline import messages
 from throughline.observe import environment, hardware, telemetry_record
 from throughline.observe.hardware import Hardware
+from throughline.records.run import NodeHardware
 
 ASK = """
 import sys, json
@@ -34,12 +35,12 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return nvml_double.build(tmp_path_factory.mktemp("nvml"))
 
 
-def of_cards(library: Path, root: Path, **answers: float) -> records.NodeHardware:
+def of_cards(library: Path, root: Path, **answers: float) -> NodeHardware:
     plan = training_fixtures.plan("1n2g", kind="cuda")
     command = [sys.executable, "-c", ASK, messages.text(plan), str(root)]
     done = subprocess.run(command, env=nvml_double.variables(library, **answers), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return records.NodeHardware.model_validate(json.loads(done.stdout))
+    return NodeHardware.model_validate(json.loads(done.stdout))
 
 
 def write(root: Path, files: dict[str, str]) -> None:
@@ -98,7 +99,7 @@ def test_what_a_system_tells_of_itself(tmp_path: Path) -> None:
         "cpu_clock_most_mhz": 3500, "cpu_boost": False, "cpu_throttled": 7, "memory_errors_corrected": 4,
         "memory_channels": 2,
     }.items()  # fmt: skip
-    hardware_of = records.NodeHardware(node=0, machine=facts, devices=[], reasons=reasons)
+    hardware_of = NodeHardware(node=0, machine=facts, devices=[], reasons=reasons)
     assert [(nic.name, nic.gbit_per_s) for nic in hardware_of.interfaces("network")] == [("enx", 100)]
     (port,) = hardware_of.interfaces("infiniband")
     assert (port.name, port.gbit_per_s, port.state, port.link_layer) == ("mlx5_0/1", 200, "active", "InfiniBand")
@@ -108,7 +109,7 @@ def test_what_a_system_tells_of_itself(tmp_path: Path) -> None:
 def test_a_system_that_tells_nothing_has_reasons(tmp_path: Path) -> None:
     write(tmp_path, {"class/net/veth1/carrier": "1", "class/net/veth1/speed": "-1"})
     facts, reasons = hardware.machine_facts(tmp_path)
-    records.NodeHardware(node=0, machine=facts, devices=[], reasons=reasons)
+    NodeHardware(node=0, machine=facts, devices=[], reasons=reasons)
     assert facts["network"] == [{"name": "veth1", "gbit_per_s": None}]
     assert {name for name, fact in facts.items() if fact is None} == set(reasons)
 
@@ -122,7 +123,7 @@ def test_every_node_is_in_the_record_and_none_in_its_digest(tmp_path: Path) -> N
     observed = telemetry_record.observations(plan, tmp_path, reports, {})
     part: dict[str, Any] = {"utilization": {"cpu": 0.5, "gpu": None}, "warnings": []}
     written = telemetry_record.parts(training_fixtures.spec(), plan, reports, observed, part)["hardware"]
-    nodes = [records.NodeHardware.model_validate(node) for node in written]
+    nodes = [NodeHardware.model_validate(node) for node in written]
     assert [(node.node, node.machine["cpu_cores"]) for node in nodes] == [(0, 4), (1, 5)]
     assert not {name for name in hardware.machine_facts()[0] if "clock" in name} & set(environment.DECIDES)
     nothing = telemetry_record.observations(plan, tmp_path / "none", reports, {})

@@ -20,6 +20,7 @@ from throughline.messages import LaunchPlan, Memory, NodeSamples, Reasons, Sampl
 from throughline.observe import telemetry, telemetry_record, telemetry_window
 from throughline.observe.telemetry_cards import LIMITS
 from throughline.observe.telemetry_record import Observation
+from throughline.records.run import NodeTelemetry
 
 SPEED = {
     "busy_s": 1.5,
@@ -72,7 +73,7 @@ def test_samples_that_do_not_cover_the_window_give_no_figure() -> None:
 
 def test_a_node_over_its_window() -> None:
     node = telemetry_window.condensed(sampled(), 0, Window(2.5, 7.5))
-    records.NodeTelemetry.model_validate(node)
+    NodeTelemetry.model_validate(node)
     assert node["samples"] == 5
     assert node["machine"]["cpu_share"]["mean"] == pytest.approx(1.5 / 4)
     assert node["machine"]["cpu_others_share"]["mean"] == pytest.approx(0.5 / 4)
@@ -107,7 +108,7 @@ def test_every_figure_that_is_none_has_a_reason() -> None:
 )
 def test_without_samples_or_a_window_nothing_is_made_up(samples: Any, window: Any, why: str) -> None:
     node = telemetry_window.condensed(samples, 1, window)
-    records.NodeTelemetry.model_validate(node)
+    NodeTelemetry.model_validate(node)
     assert not any(node["machine"].values()) and not any(node["processes"].values())
     assert why in node["reasons"]["telemetry"]
 

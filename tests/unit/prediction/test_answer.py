@@ -9,7 +9,8 @@ import pytest
 
 from throughline.prediction import Job, Place, predict
 from throughline.prediction.step import expected_maximum, median_step_s
-from throughline.records import MeasuredPoint, Message, NotPredicted, PredictedCell
+from throughline.records import MeasuredPoint, NotPredicted, PredictedCell
+from throughline.records.predictions import Message
 from throughline.spec import Layout, Topology
 
 PLACES = [(1, 1), (1, 4), (1, 8), (2, 8)]

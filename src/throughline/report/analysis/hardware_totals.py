@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from throughline import records, statistics, workloads
-from throughline.records import Memory, NodeTelemetry, Rank, RankFigures, RunRecord, Series, Use, Utilization, Work
+from throughline import statistics, workloads
+from throughline.records import Memory, Rank, RankFigures, RunRecord, Series, Use, Utilization, Work
+from throughline.records.run import DeviceTelemetry, NodeTelemetry
 
 T = TypeVar("T")
 
@@ -70,7 +71,7 @@ def _use(nodes: Sequence[NodeTelemetry]) -> Use:
     """Combine the utilization on all nodes and repeats: the mean of the means, and the extremes."""
     devices = [device for node in nodes for device in node.devices]
     throttled = [device.throttle_reasons for device in devices if device.throttle_reasons is not None]
-    series = [name for name, field in records.DeviceTelemetry.model_fields.items() if "Series" in str(field.annotation)]
+    series = [name for name, field in DeviceTelemetry.model_fields.items() if "Series" in str(field.annotation)]
     return Use(
         machine=_joined([node.machine for node in nodes]),
         processes=_joined([node.processes for node in nodes]),

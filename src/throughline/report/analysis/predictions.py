@@ -14,7 +14,8 @@ from throughline import prediction, records, workloads
 from throughline.files import UserError, sha256
 from throughline.numbers import percent, reading
 from throughline.prediction import FAR, Job, Place
-from throughline.records import MeasuredPoint, Message, NotPredicted, PredictedCell, PredictedSeries, Predictions
+from throughline.records import MeasuredPoint, NotPredicted, PredictedCell, PredictedSeries, Predictions
+from throughline.records.predictions import Message
 from throughline.report.analysis import cells
 from throughline.report.analysis.cells import Cell, Group
 from throughline.report.analysis.differences import derived, unlike
