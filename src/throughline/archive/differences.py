@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -102,11 +103,9 @@ def of_file(name: str, kept: Path, again: Path, with_plots: bool = True) -> Diff
             texts = texts if with_plots else [PLOT.sub("", text) for text in texts]
         kept_lines, lines = (text.splitlines() for text in texts)
         if kept_lines != lines:
-            same = zip(kept_lines, lines, strict=False)
-            line = next(
-                (at for at, (first, second) in enumerate(same) if first != second), min(len(kept_lines), len(lines))
-            )
-            yield Difference(name, f"line {line + 1}", "another line follows from the raw values", word=True)
+            both = enumerate(zip_longest(kept_lines, lines), start=1)
+            line = next(number for number, (first, second) in both if first != second)
+            yield Difference(name, f"line {line}", "another line follows from the raw values", word=True)
             if kept.suffix == ".csv":
                 yield from _numbers(name, kept, again)
 

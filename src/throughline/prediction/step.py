@@ -58,11 +58,6 @@ class Place:
         return cls(Topology.parse(point.topology), point.global_batch, point.gradient_accumulation, job)
 
     @property
-    def replicas_inside(self) -> int:
-        """The replicas of the model on each node."""
-        return self.topology.devices // self.job.layout.tensor_parallel
-
-    @property
     def replicas(self) -> int:
         return self.topology.world // self.job.layout.tensor_parallel
 
@@ -73,7 +68,8 @@ class Place:
 
     def exchange(self, form: Form) -> tuple[float, float]:
         """Return the columns of the exchange inside the nodes and between them: the shares of bytes that travel."""
-        counts = self.replicas_inside, self.topology.nodes, self.replicas
+        of_node = self.topology.devices // self.job.layout.tensor_parallel  # replicas
+        counts = of_node, self.topology.nodes, self.replicas
         inside, between, ring = ((parts - 1) / parts for parts in counts)
         if form == "hierarchical":
             return inside, between

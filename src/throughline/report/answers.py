@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 from throughline import statistics
 from throughline.numbers import percent, reading, span
-from throughline.report.analysis import advice, comparison, differences, goals, judged_pairs, leader
+from throughline.report.analysis import advice, comparison, differences, goals, judged_pairs, leader, predictions
 from throughline.report.analysis.baseline import ONE_DEVICE
 from throughline.report.analysis.cells import Cell
 from throughline.report.analysis.judged_pairs import untested
 from throughline.report.topic import Scope
-from throughline.report.topics import hardware, step_breakdown
+from throughline.report.topics import step_breakdown
 from throughline.spec.program import DECIDES
 from throughline.study.config import block_name
 
@@ -180,7 +180,7 @@ def limits(scope: Scope, best: Cell) -> Answer:
             ]
             return Answer("Limited by", f"A step of {best.name} takes: {', '.join(shares)}.")
     waits = best.record.loader_stall_share or 0.0
-    if waits > hardware.WAITS:
+    if waits > predictions.WAITS:
         return Answer("Limited by", f"Reading: {best.topology} waits {percent(waits)} of its time for data.")
     said = "What a step spends is not measured: `extras: [no_gradient_sync, synthetic]` measures it."
     if best.group.summary.model == DECIDES:

@@ -32,7 +32,8 @@ def judge(groups: Sequence[Group], everything: Sequence[Group] = ()) -> list[Pai
     They compare frameworks, precisions, topologies, and the benchmark with those among `everything` that differ from it
     in one option only, which this one has switched on.
     """
-    pairs = asked(groups, everything)
+    pairs = [*_frameworks(groups), *_fastest(groups), *_precisions(groups), *_devices(groups),
+             *_switches(groups, everything)]  # fmt: skip
     return tested(pairs, twice_measured(groups, everything, pairs))
 
 
@@ -119,12 +120,6 @@ def _near(first: Cell, second: Cell) -> bool:
         return len(starts) == len(ends) == 2 and max(starts) - min(ends) <= NEAR
     except (ValueError, TypeError):
         return False
-
-
-def asked(groups: Sequence[Group], everything: Sequence[Group]) -> list[Pair]:
-    """Return all pairs of one benchmark without tests, and of it with others that differ from it in one option only."""
-    return [*_frameworks(groups), *_fastest(groups), *_precisions(groups), *_devices(groups),
-            *_switches(groups, everything)]  # fmt: skip
 
 
 def untested(

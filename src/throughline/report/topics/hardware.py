@@ -14,8 +14,6 @@ from throughline.report.topic import Scope, Topic
 
 SHARE_AT_MOST = 1.05
 """A share of the matrix product above this is none: the product was slow, or kernels need fewer multiplications."""
-WAITS = 0.05
-"""A cell that waits for a larger share of its time is limited by reading."""
 NAMES = {
     "flops": "FLOPs",
     "head_positions": "vocabulary head",

@@ -195,8 +195,8 @@ def _case(cell: Cell, off: Figures | None = None) -> Case:
     return Case(date, f"sharding_{layout.sharding}", *here, off, cell.shown, cell.group.precision)
 
 
-def printed(cases: Iterable[Case]) -> Table:
-    """Return OneFlow's table. Brackets say how an option changes memory and throughput."""
+def printed(cases: Iterable[Case]) -> Table | None:
+    """Return OneFlow's table; None without a case. Brackets say how an option changes memory and throughput."""
     rows = []
     for first, (_, here) in enumerate(groupby(cases, key=lambda case: case.topology), start=1):
         for second, case in enumerate(here, start=1):
@@ -216,13 +216,8 @@ def printed(cases: Iterable[Case]) -> Table:
                 "framework": case.framework,
                 "precision": case.precision,
             })  # fmt: skip
-    return Table.of(rows, [Column(name, name, read=itemgetter(name)) for name in rows[0]], forms=(PAGE, CSV))
-
-
-def in_cases(scope: Scope) -> Table | None:
-    """Return the table of this benchmark; None if its model is not GPT-2, or nothing was measured."""
-    found = cases(scope.measured, scope.pairs)
-    return printed(found) if found else None
+    columns = [Column(name, name, read=itemgetter(name)) for name in (rows[0] if rows else ())]
+    return Table.if_any(rows, columns, forms=(PAGE, CSV))
 
 
 PAIRS = Topic("pairs", "Off and on", order=160, table=table)
@@ -232,5 +227,5 @@ CASES = Topic(
     "The same cells in the form of OneFlow's study of GPT-2: dp is data parallel, mp is one model on several devices, "
     "bs is the batch of a replica. On a CPU, memory and utilization are those of processes and threads.",
     order=170,
-    table=in_cases,
+    table=lambda scope: printed(cases(scope.measured, scope.pairs)),
 )

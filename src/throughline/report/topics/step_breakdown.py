@@ -8,11 +8,7 @@ Differences are taken between repeats of the same number. These ran one after th
 both. The median of the differences is the figure, and their range is its noise.
 docs/explanation/method-memory-and-time.md says what this assumes.
 
-A second table has a step's exchange beside the same messages alone, which ranks send after the window:
-
-    algorithm bandwidth = bytes of a step's gradients / seconds of their messages alone
-    bus bandwidth       = algorithm bandwidth x 2 (n - 1) / n, for n replicas (as nccl-tests define both)
-    explained           = the smaller of those seconds and the seconds that the step spends on its exchange
+A second table has a step's exchange beside the same messages alone, which ranks send after the window (NETWORK_NOTES).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -73,6 +73,7 @@ def table(group: Group) -> Table:
     """Return a group's results as DLPerf prints them, with warnings. A cell without a figure says why."""
     device = group.summary.device
     kind = "gpu_num" if device and device.kind == "cuda" else "device_num"
+    scaling = "speedup (strong scaling)" if group.strong else "speedup"
     seen = dict.fromkeys(cell.status for cell in group.cells)
     below = [f"{STATUS_LABELS[status]}: {STATUS_MEANINGS[status]}" for status in seen if status in STATUS_MEANINGS]
     below += [f"{note.where}: {note.text}" for note in [*numerical_equivalence.proofs(group), *notes(group)]]
@@ -84,10 +85,7 @@ def table(group: Group) -> Table:
         Column(heading=kind, read=lambda cell: str(cell.topology.world)),
         *_where_told(group, tables.batch_heading([group]) if group.by_iteration else "batch per replica"),
         Column(heading=group.unit, read=lambda cell: _hundredths(cell, "median_speed") or cell.label),
-        Column(
-            heading="speedup (strong scaling)" if group.strong else "speedup",
-            read=lambda cell: _hundredths(cell, "speedup"),
-        ),
+        Column(heading=scaling, read=lambda cell: _hundredths(cell, "speedup")),
         Column(heading="average", read=lambda cell: _hundredths(cell, "average_speed")),
         Column(heading="range", read=lambda cell: f"{cell.record.min:.2f} to {cell.record.max:.2f}" if cell.ok else ""),
         Column(heading="repeats", read=lambda cell: f"{cell.record.n_ok}/{cell.record.n}" * bool(cell.record.statuses)),

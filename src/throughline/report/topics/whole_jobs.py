@@ -51,8 +51,7 @@ def _figure(name: str, cell: Cell) -> float | None:
     return next((figure.value for figure in cell.record.figures if figure.name == name), None)
 
 
-def _alone(cell: Cell) -> float | None:
-    return _figure("samples_per_second_without_evaluations", cell)
+_alone = partial(_figure, "samples_per_second_without_evaluations")
 
 
 def _evaluations_share(cell: Cell) -> float | None:
