@@ -15,8 +15,6 @@ from throughline.acceptance import verdict
 from throughline.numbers import percent, reading, signed
 from throughline.records.acceptance import Acceptance, ExpectedFigure, Finding, FleetFigure, PlaceVerdict, Standing
 from throughline.report.render import plots, table_files, tables
-from throughline.report.render.plots import PAGE as PAGE_THEME
-from throughline.report.render.plots import Theme
 from throughline.report.render.tables import NOT_KNOWN, PAGE, Column, Entry, Table, in_csv
 from throughline.report.topic import Topic, section
 from throughline.study.acceptance import PlaceKind
@@ -186,7 +184,7 @@ def links(acceptance: Acceptance) -> dict[str, Any] | None:
         return None
     expected, source = _expected(acceptance, figures[-1])
     remarks = [f"expected: {reading(expected)} GB/s ({source})"] if expected else []
-    drawn = plots.inline(matrix(acceptance, PAGE_THEME), "links", "Links between nodes")
+    drawn = plots.inline(matrix(acceptance, plots.PAGE), "links", "Links between nodes")
     return section(Topic("links", "Links between nodes", LINKS), _sizes(acceptance, figures), remarks, [drawn])
 
 
@@ -216,7 +214,7 @@ def _median(figure: FleetFigure) -> float:
     return statistics.median([standing.median for standing in figure.standings]) or 0.0
 
 
-def matrix(acceptance: Acceptance, theme: Theme) -> Plot:
+def matrix(acceptance: Acceptance, theme: plots.Theme) -> Plot:
     """Draw a square for each pair: the fuller its colour, the faster it is. Slow pairs have a frame."""
     nodes, figure = acceptance.nodes, _bandwidths(acceptance, "pair")[-1]
     most = max(pair.median for pair in figure.standings)

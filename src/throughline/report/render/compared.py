@@ -23,8 +23,6 @@ from throughline.records import read_compared
 from throughline.records.acceptance import name_of
 from throughline.records.compared import Compared, ComparedAcceptance, ComparedArchive, Difference, MachineCell
 from throughline.report.render import plots, table_files, tables
-from throughline.report.render.plots import PAGE as PAGE_THEME
-from throughline.report.render.plots import Theme
 from throughline.report.render.tables import CSV, NOT_KNOWN, PAGE, Column, Entry, Table, interval
 from throughline.report.topic import Topic, section
 
@@ -310,7 +308,7 @@ def history(compared: Compared) -> dict[str, Any]:
         for name, day in dates.items()
         for archive in [archives.get(name)]
     ]
-    drawn = plots.inline(draw(shown, dates, PAGE_THEME), "history", "Over time")
+    drawn = plots.inline(draw(shown, dates, plots.PAGE), "history", "Over time")
     return section(Topic("history", "Over time", HISTORY), tables.texts(rows), remarks, [drawn])
 
 
@@ -343,7 +341,7 @@ def histories(compared: Compared, dates: Timeline) -> Histories:
     return {name: {at: repeats[at] for at in dates if at in repeats} for name, repeats in found.items()}
 
 
-def draw(shown: Histories, dates: Timeline, theme: Theme) -> Plot:
+def draw(shown: Histories, dates: Timeline, theme: plots.Theme) -> Plot:
     """Draw how far the median of each cell is from that of its first measurement, in per cent."""
     figure, axes = plots.blank(theme, "Change since the first measurement", "")
     axes.set_xlabel("")

@@ -15,7 +15,6 @@ from throughline.report.analysis.notes import Note
 from throughline.report.analysis.slow_ranks import Own, RankStanding
 from throughline.report.render import plots as draws
 from throughline.report.render import table_files
-from throughline.report.render.plots import Theme
 from throughline.report.render.tables import CSV, PAGE, Column, Entry, Table, in_csv
 from throughline.report.topic import Drawing, Scope, Topic
 
@@ -127,7 +126,7 @@ def drawings(scope: Scope) -> Iterator[Drawing]:
             yield Drawing(f"{group.name}_ranks", heading, partial(draw, group, cells), group)
 
 
-def draw(group: Group, cells: dict[Cell, list[RankStanding]], theme: Theme) -> Plot:
+def draw(group: Group, cells: dict[Cell, list[RankStanding]], theme: draws.Theme) -> Plot:
     """Draw a point for each rank in a line for each cell; slow ranks have their number."""
     heading = f"{group.benchmark}: each rank beside the others, {group.precision}"
     figure, axes = draws.lying([cell.name for cell in cells], theme, heading, 0.4)

@@ -16,7 +16,6 @@ from throughline import gpus, workloads
 from throughline.numbers import percent, reading
 from throughline.report.analysis.cells import PRECISIONS, Cell, Group
 from throughline.report.render import plots as draws
-from throughline.report.render.plots import Theme
 from throughline.report.render.table_files import IDENTITY
 from throughline.report.render.tables import PAGE, PEOPLE, Column, Table, in_csv
 from throughline.report.topic import Drawing, Scope, Topic
@@ -166,7 +165,7 @@ def curves(scope: Scope) -> Iterator[Drawing]:
             yield Drawing(name, heading, partial(draw, same, heading))
 
 
-def draw(every: Sequence[Reached], heading: str, theme: Theme) -> Plot:
+def draw(every: Sequence[Reached], heading: str, theme: draws.Theme) -> Plot:
     """Draw a line for each test, precision, framework and topology. Both axes are logarithmic."""
     plot, axes = draws.blank(theme, heading, every[0].unit)
     axes.set_xlabel("size", color=theme.muted, fontsize=9)
@@ -200,7 +199,7 @@ def rooflines(scope: Scope) -> Iterator[Drawing]:
             yield Drawing(f"roofline_{number}", "Roofline", partial(roofline, here, name), in_files=False)
 
 
-def roofline(every: Sequence[Reached], heading: str, theme: Theme) -> Plot:
+def roofline(every: Sequence[Reached], heading: str, theme: draws.Theme) -> Plot:
     """Draw points over FLOPs per byte, below the fastest memory and the largest product of each precision."""
     plot, axes = draws.blank(theme, f"{heading}: roofline", "TFLOPS")
     axes.set_xlabel("FLOPs per byte", color=theme.muted, fontsize=9)
@@ -224,7 +223,7 @@ def roofline(every: Sequence[Reached], heading: str, theme: Theme) -> Plot:
     return draws.finish(plot, axes, labels, theme, f"slope: {reading(memory)} GB/s, the fastest memory measured")
 
 
-def _logarithmic(axes: Axes, theme: Theme) -> None:
+def _logarithmic(axes: Axes, theme: draws.Theme) -> None:
     """Make both axes logarithmic, with plain numbers."""
     for axis, scale in ((axes.xaxis, axes.set_xscale), (axes.yaxis, axes.set_yscale)):
         scale("log")

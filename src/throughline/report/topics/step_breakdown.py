@@ -25,7 +25,6 @@ from throughline.report.analysis.differences import derived
 from throughline.report.analysis.notes import Note
 from throughline.report.render import plots as draws
 from throughline.report.render import table_files
-from throughline.report.render.plots import Theme
 from throughline.report.render.tables import CSV, PAGE, Column, Entry, Table, in_csv
 from throughline.report.topic import Drawing, Scope, Topic
 from throughline.statistics import median
@@ -164,7 +163,7 @@ LOOKS = {"communication": (1, "///", -0.37), "input": (2, "\\\\\\", 0.37)}
 its bar the range of the part is."""
 
 
-def draw(group: Group, splits: Sequence[Split], theme: Theme) -> Plot:
+def draw(group: Group, splits: Sequence[Split], theme: draws.Theme) -> Plot:
     """Draw a horizontal bar for each framework and topology, in ms per step, with the range of each measured part."""
     heading = f"{group.benchmark}: a step's time, {group.settings}"
     names = [step.cell.name for step in splits]

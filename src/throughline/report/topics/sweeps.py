@@ -16,7 +16,6 @@ from matplotlib.ticker import EngFormatter, FuncFormatter, NullLocator
 from throughline.numbers import reading
 from throughline.report.analysis.cells import Cell, Group
 from throughline.report.render import plots as draws
-from throughline.report.render.plots import Theme
 from throughline.report.topic import Drawing, Scope, Topic
 from throughline.report.topics.off_and_on import figures
 
@@ -101,7 +100,7 @@ def drawings(scope: Scope) -> Iterator[Drawing]:
                 yield Drawing(f"{name}_over_{sweep.key}_{number}", title, drawn, in_files=whole)
 
 
-def draw(sweep: Sweep, heading: str, unit: str, read: Read, theme: Theme) -> Plot:
+def draw(sweep: Sweep, heading: str, unit: str, read: Read, theme: draws.Theme) -> Plot:
     """Draw a sweep. The x axis is logarithmic; so is the y axis if values lie far apart."""
     plot, axes = draws.blank(theme, heading, unit)
     axes.set_xlabel(sweep.key, color=theme.muted, fontsize=9)
