@@ -5,7 +5,6 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,15 +12,8 @@ from pydantic import ValidationError
 
 from throughline import __version__
 from throughline.files import UserError, read_json, snakemake, write_json
-from throughline.records.acceptance import Acceptance
-from throughline.records.checks import ConvergenceVerdict, Curve, Equivalence, MaxBatch
-from throughline.records.compared import Compared
 from throughline.records.entry import SCHEMA, Entry
-from throughline.records.imported import Imported
-from throughline.records.predictions import Predictions
 from throughline.records.run import RunRecord
-from throughline.records.summary import Summary
-from throughline.records.visit import Unfinished
 from throughline.spec import RunSpec
 
 Kind = TypeVar("Kind", bound=Entry)
@@ -29,7 +21,7 @@ Kind = TypeVar("Kind", bound=Entry)
 
 def read_run(path: str | Path) -> RunRecord:
     """Return the record in a file. Raise UserError if it is no record, or if the record belongs at another path."""
-    record = _validated(RunRecord, path)
+    record = read(RunRecord, path)
     if not str(Path(path).as_posix()).endswith(record.spec.record.removeprefix("results/")):
         raise UserError(
             f"{path} holds the record of another run",
@@ -41,7 +33,7 @@ def read_run(path: str | Path) -> RunRecord:
 
 def read_run_of(path: str | Path, spec: RunSpec) -> RunRecord:
     """Return the record of this specification in a file, wherever it is. Raise UserError if it is another one's."""
-    record = _validated(RunRecord, path)
+    record = read(RunRecord, path)
     if record.spec.canonical != spec.canonical:
         raise UserError(
             f"{path} holds the record of another run",
@@ -54,7 +46,7 @@ def read_run_of(path: str | Path, spec: RunSpec) -> RunRecord:
 def stored_run(path: Path) -> RunRecord | None:
     """Return the record in a file; None if there is no such file, or if it is no record that this version reads."""
     try:
-        return _validated(RunRecord, path)
+        return read(RunRecord, path)
     except (UserError, OSError):
         return None
 
@@ -100,7 +92,8 @@ def _refuse_others(value: Any, path: str | Path) -> None:
     )
 
 
-def _validated(model: type[Kind], path: str | Path) -> Kind:
+def read(model: type[Kind], path: str | Path) -> Kind:
+    """Return the content of a file of this kind. UserError if the file is not of this kind, or has another schema."""
     with suppress(ValidationError, OSError):  # twice as fast; what is wrong is found out below
         return model.model_validate_json(Path(path).read_bytes())
     value = read_json(path)
@@ -115,16 +108,3 @@ def _validated(model: type[Kind], path: str | Path) -> Kind:
             why=f"{where}: {first['msg']}" + (f" (and {more} more)" if more else ""),
             next_step="remove the file and run snakemake again",
         ) from None
-
-
-# Each function reads a file of one kind, and raises UserError if the file is not of this kind.
-read_summary = partial(_validated, Summary)
-read_equivalence = partial(_validated, Equivalence)
-read_max_batch = partial(_validated, MaxBatch)
-read_curve = partial(_validated, Curve)
-read_verdict = partial(_validated, ConvergenceVerdict)
-read_imported = partial(_validated, Imported)
-read_compared = partial(_validated, Compared)
-read_predictions = partial(_validated, Predictions)
-read_acceptance = partial(_validated, Acceptance)
-read_unfinished = partial(_validated, Unfinished)
