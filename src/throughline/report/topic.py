@@ -127,7 +127,7 @@ class Topic:
     order: topics stand in the order of this number
     table: its table, on the page and in files
     csv: the table of its CSV file, if that has other lines
-    text: its tables in Markdown, if they are others. latex: they are written as LaTeX, too
+    text: its tables in Markdown and LaTeX, if they are others; otherwise it has no LaTeX
     drawings: its plots
     notes: sentences below the table of a group
     """
@@ -139,7 +139,6 @@ class Topic:
     table: Callable[[Scope], Table | None] = field(default=lambda scope: None)
     csv: Callable[[Scope], Table | None] = field(default=lambda scope: None)
     text: Callable[[Scope], Sequence[Table]] = field(default=lambda scope: ())
-    latex: bool = False
     drawings: Callable[[Scope], Iterable[Drawing]] = field(default=lambda scope: ())
     notes: Callable[[Scope, Group], Iterable[Note]] = field(default=lambda scope, group: ())
 

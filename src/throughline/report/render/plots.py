@@ -190,7 +190,7 @@ def style(axes: Axes, theme: Theme, heading: str, unit: str, left: float = MARGI
         spine.set_color(theme.grid)
 
 
-def device_axis(axes: Axes, topologies: Iterable[Topology], share_scale: bool = True) -> None:
+def device_axis(axes: Axes, topologies: Iterable[Topology]) -> None:
     """Set a tick at each measured device count, with its topologies. Use logarithmic axes if counts lie far apart.
 
     A name that would cover that of the tick before it is left out.
@@ -204,9 +204,8 @@ def device_axis(axes: Axes, topologies: Iterable[Topology], share_scale: bool = 
     if worlds[-1] / worlds[0] >= WIDE:
         axes.set_xscale("log", base=2)
         axes.set_xlim(worlds[0] / 1.3, worlds[-1] * 1.5)
-        if share_scale:
-            axes.set_yscale("log", base=2)
-            axes.yaxis.set_minor_locator(NullLocator())
+        axes.set_yscale("log", base=2)
+        axes.yaxis.set_minor_locator(NullLocator())
     else:
         margin = 0.18 * (worlds[-1] - worlds[0]) or 0.6
         axes.set_xlim(worlds[0] - margin, worlds[-1] + margin)

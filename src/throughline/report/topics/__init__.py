@@ -38,14 +38,15 @@ def write_tables(scope: Scope, folder: Path) -> None:
         table = topic.table(scope)
         figures = topic.csv(scope) or table
         text = table and table.in_form(TEXT)
-        texts = topic.text(scope) or ([replace(text, heading=topic.title)] if text else [])
+        own = topic.text(scope)
+        texts = own or ([replace(text, heading=topic.title)] if text else [])
         if figures and CSV in figures.forms:
             synthetic = {"synthetic_data": True} if scope.synthetic else {}
             table_files.write_csv(figures, folder / f"{topic.name}.csv", **synthetic)
         if texts:
             texts = [replace(text, notes=[*text.notes, *scope.marks]) for text in texts]
             write_text(folder / f"{topic.name}.md", "\n".join(map(table_files.markdown, texts)))
-        if texts and topic.latex:
+        if own:
             write_text(folder / f"{topic.name}.tex", table_files.NO_PACKAGE + "\n".join(map(table_files.latex, texts)))
 
 

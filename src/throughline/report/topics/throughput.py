@@ -234,7 +234,6 @@ TOPIC = Topic(
     order=10,
     csv=csv,
     text=lambda scope: list(map(table, scope.groups)),
-    latex=True,
     drawings=drawings,
     notes=lambda _, group: [*notes(group), *not_compiled(group)],
 )
