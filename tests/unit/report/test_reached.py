@@ -18,7 +18,7 @@ from throughline.report.render import page, table_files
 from throughline.report.render.page import Results
 from throughline.report.render.tables import PAGE
 from throughline.report.topic import Scope
-from throughline.report.topics import nccl_tests, published_calls, write_plots, write_tables
+from throughline.report.topics import published_calls, write_plots, write_tables
 from throughline.report.topics.single_calls import beside_layers, best, device, parts, reached, rooflines
 from throughline.study.runs import read_spec
 
@@ -110,11 +110,11 @@ def test_collectives_stand_beside_nccl_tests(tmp_path: Path) -> None:
         *(found.model_copy(update=u) for u in ({"devices": 4}, {"model": "sendrecv"}, {"unit": "tokens/s"})),
     ]
     rows = list(Imported(schema=3, name="switch", files=others).results().values())
-    shown = nccl_tests.table(Scope([group], [group], imported=rows))
+    shown = published_calls.bandwidths(Scope([group], [group], imported=rows))
     assert shown
     (row,) = table_files.printed(shown.in_form(PAGE))[1]
     assert row[0:2] + row[3:7] == ["all-reduce", "1n1g", "1,073,741,824", "350.0", "700.0", "0.5000"]
-    assert nccl_tests.table(Scope([group], [group])) is None
+    assert published_calls.bandwidths(Scope([group], [group])) is None
 
 
 @pytest.mark.slow

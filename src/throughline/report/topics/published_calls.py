@@ -1,6 +1,7 @@
 """A device beside published ones: Mu Li's table of GPUs, with a column for each device of this report.
 
-Its figures are TFLOPS of matrix products, vectors and layers of Transformers. Ours are the figures of the same calls.
+Its figures are TFLOPS of matrix products, vectors and layers of Transformers. Ours are the figures of the same calls. A
+second table has our collective operations beside imported results of nccl-tests.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -132,3 +133,41 @@ INTRO = (
     "hour of ours is that of the configuration, if it has one."
 )
 TOPIC = Topic("published_calls", "The device beside published ones", INTRO, order=95, table=table)
+
+
+def pairs(scope: Scope) -> Iterator[tuple[Reached, Result]]:
+    """Yield our bus bandwidth at the largest size with each one that nccl-tests has for the operation and devices."""
+    largest: dict[object, Reached] = {}
+    for call in reached(scope.groups):
+        if call.name == "bus_bandwidth" and call.size >= largest.get(call.cell, call).size:
+            largest[call.cell] = call
+    for call in largest.values():
+        for row in scope.imported:
+            same = row.model.replace("_", "-").replace("alltoall", "all-to-all") == call.model
+            if row.unit == "GB/s" and same and row.devices in (call.cell.topology.world, None):
+                yield call, row
+
+
+COLUMNS = (
+    Column(heading="operation", read=lambda pair: pair[0].model),
+    Column(heading="topology", read=lambda pair: str(pair[0].cell.topology)),
+    Column(heading="precision", read=lambda pair: pair[0].cell.group.precision),
+    Column(heading="size, bytes", read=lambda pair: pair[0].size, show=lambda size: f"{size:,}"),
+    Column(heading="ours, GB/s", read=lambda pair: pair[0].value, show=reading),
+    Column(heading="theirs, GB/s", read=lambda pair: float(pair[1].value or 0), show=reading),
+    Column(heading="ours over theirs", read=lambda pair: pair[0].value / float(pair[1].value or 1), show=reading),
+    Column(heading="their device", read=lambda pair: pair[1].device or "not stated"),
+    Column(heading="theirs", read=lambda pair: pair[1].place),
+)
+
+
+def bandwidths(scope: Scope) -> Table | None:
+    """Return a line for each of our operations that an imported result of nccl-tests measures, too."""
+    return Table.if_any(pairs(scope), COLUMNS, forms=(PAGE,))
+
+
+BANDWIDTHS = (
+    "Bus bandwidths at the largest size of each run, out of place, as nccl-tests define them. Their largest size may "
+    "be another, and their precision is not compared."
+)
+NCCL_TESTS = Topic("nccl_tests", "Beside nccl-tests", BANDWIDTHS, order=192, table=bandwidths)
