@@ -115,7 +115,6 @@ class Hour:
     what they cost on the largest measured topology, which is that of `costs`."""
 
     costs: Costs
-    mtbf_hours: float
     predicted: PredictedCell | None = None
 
     @property
@@ -130,7 +129,7 @@ class Hour:
     @property
     def mtbf_s(self) -> float:
         """The seconds between two failures of any of its devices."""
-        return self.mtbf_hours * 3600 / self.topology.world
+        return (self.costs.cell.group.summary.mtbf_hours or 0.0) * 3600 / self.topology.world
 
     @cached_property
     def way(self) -> str:
@@ -183,12 +182,10 @@ def hours(measured: Iterable[Costs], predicted: Iterable[tuple[Cell, PredictedCe
 
     predicted: each with the measured cell with the most devices of the same series.
     """
-    by_cell: dict[Cell, Costs] = {}
-    for cost in measured:
-        mtbf = cost.cell.group.summary.mtbf_hours
-        if mtbf and cost.restarts and any(cost.ways.values()) and not cost.unlike:
-            by_cell[cost.cell] = cost
-            yield Hour(cost, mtbf)
-    for largest, cell in predicted:
-        if largest in by_cell:
-            yield Hour(by_cell[largest], largest.group.summary.mtbf_hours or 0.0, cell)
+    by_cell = {
+        cost.cell: cost
+        for cost in measured
+        if cost.cell.group.summary.mtbf_hours and cost.restarts and any(cost.ways.values()) and not cost.unlike
+    }
+    yield from map(Hour, by_cell.values())
+    yield from (Hour(by_cell[largest], cell) for largest, cell in predicted if largest in by_cell)
