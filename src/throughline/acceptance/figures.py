@@ -9,11 +9,10 @@ from typing import Any
 from throughline import outliers
 from throughline.acceptance import limits
 from throughline.acceptance.measured import FIGURE, Measured
-from throughline.outliers import LEAST_PARTS, Peers
 from throughline.records.acceptance import FleetFigure, Standing
 from throughline.study.acceptance import Place, PlaceKind
 
-Family = dict[int, Peers[Place]]
+Family = dict[int, outliers.Peers[Place]]
 Outcomes = dict[int, dict[Place, outliers.Standing]]
 
 
@@ -25,14 +24,14 @@ def judge(measured: Measured, tolerance: float) -> list[FleetFigure]:
     outcomes = _in_two_looks(family, {number: bare[number][0].kind for number in family})
     figures = []
     for number, (figure, peers) in enumerate(bare):
-        judged = number in family and len(peers.values) >= LEAST_PARTS
+        judged = number in family and len(peers.values) >= outliers.LEAST_PARTS
         places = outcomes.get(number) or outliers.judge({number: peers})[number]
         standings = [_standing(place, peers, places[place], judged) for place in sorted(places)]
         figures.append(figure.model_copy(update={"judged": judged, "standings": standings}))
     return figures
 
 
-def _bare(measured: Measured, tolerance: float) -> Iterator[tuple[FleetFigure, Peers[Place]]]:
+def _bare(measured: Measured, tolerance: float) -> Iterator[tuple[FleetFigure, outliers.Peers[Place]]]:
     """Yield each figure without its places, and their values by repeat."""
     for names, lines in measured.values().groupby(FIGURE, sort=False):
         key: dict[str, Any] = dict(zip(FIGURE, names, strict=True))
@@ -41,7 +40,7 @@ def _bare(measured: Measured, tolerance: float) -> Iterator[tuple[FleetFigure, P
         values: dict[Place, dict[int, float]] = {}
         for place, repeat, value in zip(lines.place, lines.repeat, lines.value, strict=True):
             values.setdefault(place, {})[int(repeat)] = float(value)
-        peers = Peers(values, figure.better == "less", figure.tolerance(tolerance))
+        peers = outliers.Peers(values, figure.better == "less", figure.tolerance(tolerance))
         yield figure.model_copy(update={"limit": limit, "limit_source": source}), peers
 
 
@@ -89,7 +88,7 @@ def _in_two_looks(family: Family, kinds: Mapping[int, PlaceKind]) -> Outcomes:
     return first
 
 
-def _standing(place: Place, peers: Peers[Place], outcome: outliers.Standing, judged: bool) -> Standing:
+def _standing(place: Place, peers: outliers.Peers[Place], outcome: outliers.Standing, judged: bool) -> Standing:
     values = vars(outcome) | {
         "place": place,
         "repeats": {str(repeat): value for repeat, value in sorted(peers.values[place].items())},

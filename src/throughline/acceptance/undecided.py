@@ -9,7 +9,6 @@ from throughline import outliers, statistics
 from throughline.acceptance.findings import UNSURE
 from throughline.acceptance.measured import Measured
 from throughline.disk import IN_MEMORY
-from throughline.outliers import LEAST_PARTS
 from throughline.records.acceptance import Finding, FleetFigure, Standing, first_of
 from throughline.study.acceptance import Place, PlaceKind
 
@@ -100,7 +99,7 @@ def remarks(figures: Sequence[FleetFigure], measured: Measured) -> Iterator[str]
     most = []
     for kind, words in KINDS.items():
         counts = [len(figure.standings) for figure in figures if figure.kind == kind]
-        if few := [count for count in counts if LEAST_PARTS <= count < FEW]:
+        if few := [count for count in counts if outliers.LEAST_PARTS <= count < FEW]:
             most.append(f"{outliers.most_slow(min(few))} of {min(few)} {words}")
     if most:
         yield f"At most {', '.join(most)} can be called slow; if more are slow, they pass for usual"

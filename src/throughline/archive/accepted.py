@@ -15,7 +15,6 @@ from throughline.records.visit import unfinished
 from throughline.report.render import acceptance as shown
 from throughline.spec import canonical
 from throughline.study import acceptance as study
-from throughline.study.acceptance import Measurement
 
 MOST = 1_000_000
 """The most measurements that the acceptance of an archive may ask for."""
@@ -47,7 +46,7 @@ def _asked(folder: Path) -> study.Plan | None:
         return None
 
 
-def measured(folder: Path) -> list[Measurement]:
+def measured(folder: Path) -> list[study.Measurement]:
     """Return the measurements of an archive's acceptance that have a record."""
     asked = _asked(folder)
     every = asked.measurements() if asked else ()

@@ -19,7 +19,6 @@ from throughline.report.analysis import judged_pairs, machines
 from throughline.report.analysis.cells import Cell, in_rounds
 from throughline.report.analysis.comparison import Pair
 from throughline.report.analysis.differences import between, flat, short
-from throughline.report.analysis.judged_pairs import untested
 from throughline.spec import values
 from throughline.study.result_sections import Price
 
@@ -94,7 +93,7 @@ def _beside(ours: Results, theirs: Results) -> ComparedArchive:
 def _pair(ours: Results, theirs: Results, key: Key) -> Pair:
     """Return the comparison of one cell, without a test."""
     what = f"here over {theirs.name}"
-    pair = untested(theirs.cells[key], ours.cells[key], "archives", what, str(key), theirs.name)
+    pair = judged_pairs.untested(theirs.cells[key], ours.cells[key], "archives", what, str(key), theirs.name)
     return replace(pair, unlike=tuple(_barred(ours, theirs, key)))
 
 

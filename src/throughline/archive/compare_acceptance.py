@@ -21,9 +21,8 @@ from throughline.records.compared import ComparedAcceptance, ComparedKind, Compa
 from throughline.report.analysis import differences
 from throughline.report.analysis.comparison import Comparison, adjusted
 from throughline.study import acceptance as study
-from throughline.study.acceptance import PlaceKind
 
-Key = tuple[str, str, int | None, PlaceKind]
+Key = tuple[str, str, int | None, study.PlaceKind]
 WORST = 3
 """So many places of a kind are named: those that lost most."""
 PLURAL = {"device": "devices", "node": "nodes", "pair": "pairs", "link": "links of nodes"}

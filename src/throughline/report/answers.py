@@ -15,7 +15,6 @@ from throughline.numbers import percent, reading, span
 from throughline.report.analysis import advice, comparison, differences, goals, judged_pairs, leader, predictions
 from throughline.report.analysis.baseline import ONE_DEVICE
 from throughline.report.analysis.cells import Cell
-from throughline.report.analysis.judged_pairs import untested
 from throughline.report.topic import Scope
 from throughline.report.topics import step_breakdown
 from throughline.spec.program import DECIDES
@@ -112,7 +111,8 @@ def derived(scope: Scope) -> str:
         said.append(f"The same configurations as {name}, measured again: {apart}.")
     exchanging = [both for both in alike if extra == "synthetic" or both[0].topology.world > 1]
     if extra in OTHERWISE and exchanging:
-        pairs, (how, gain) = judged_pairs.tested([untested(*both) for both in exchanging], again), OTHERWISE[extra]
+        untested, (how, gain) = [judged_pairs.untested(*both) for both in exchanging], OTHERWISE[extra]
+        pairs = judged_pairs.tested(untested, again)
         verdicts = Counter(pair.words for pair in pairs)
         counts = ", ".join(f"{count} of {len(pairs)} {words}" for words, count in verdicts.items())
         ratios = sorted(pair.tested.ratio if pair.tested else pair.ratio for pair in pairs)

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 from throughline import ratios, statistics
 from throughline.numbers import percent, span
-from throughline.ratios import MARGIN, SURE, Tested
 from throughline.records.compared import PairVerdict, in_words
 from throughline.report.analysis.cells import Cell
 
@@ -55,12 +54,12 @@ class Comparison:
     before: Sequence[float]
     after: Sequence[float]
     unlike: tuple[str, ...] = ()
-    tested: Tested | None = None
+    tested: ratios.Tested | None = None
     in_rounds: bool = False
     floor: Floor | None = None
     family: str = ""
     among: int = 0
-    margin: float = MARGIN
+    margin: float = ratios.MARGIN
     adjusted: float | None = None
     tests: int = 0
 
@@ -94,7 +93,7 @@ class Comparison:
             return "not comparable"
         if self.tested is None or self.adjusted is None:
             return "inconclusive"
-        if self.adjusted < SURE and self.tested.beyond(self.floor.log if self.floor else 0.0):
+        if self.adjusted < ratios.SURE and self.tested.beyond(self.floor.log if self.floor else 0.0):
             return "faster" if self.tested.ratio > 1 else "slower"
         return "no difference" if self.tested.within(self.limit) else "inconclusive"
 
@@ -132,7 +131,7 @@ class Comparison:
         alone = f"the {percent(ratios.INTERVAL)} interval of this pair alone, {ends},"
         if self.verdict == "no difference":
             return f"{alone} lies within {percent(math.expm1(self.limit), 1)}"
-        if self.verdict == "inconclusive" and self.floor and self.adjusted < SURE:
+        if self.verdict == "inconclusive" and self.floor and self.adjusted < ratios.SURE:
             return f"{shown}, but {alone} reaches into the {percent(self.floor.share, 1)} of A/A runs"
         return shown
 
@@ -179,7 +178,7 @@ def adjusted(comparisons: Sequence[Any_]) -> list[Any_]:
     return result
 
 
-def places(tested: Tested) -> int:
+def places(tested: ratios.Tested) -> int:
     """Return how many decimals show a tested ratio: at least three, and two digits of its interval."""
     width = tested.high - tested.low
     return min(7, max(3, 1 - math.floor(math.log10(width)))) if width > 1e-9 else 3

@@ -13,7 +13,6 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 
 from throughline import ratios
-from throughline.ratios import Noise
 from throughline.report.analysis.cells import Cell, Group, in_rounds, real
 from throughline.report.analysis.comparison import Floor, Pair, adjusted
 from throughline.report.analysis.differences import differences, unlike
@@ -89,7 +88,7 @@ def floor_of(cells: Iterable[Cell], again: Sequence[Pair]) -> Floor | None:
     return Floor(" and ".join(names), max(abs(pair.log) for pair in own), len(own)) if own else None
 
 
-def noise_of(cells: Iterable[Cell], again: Sequence[Pair]) -> Noise | None:
+def noise_of(cells: Iterable[Cell], again: Sequence[Pair]) -> ratios.Noise | None:
     """Return by how much whole measurements differ beyond their repeats, from the A/A runs of all frameworks."""
     cells = list(cells)
     belong = [pair for pair in again if any(_belongs(pair, cell) for cell in cells)]

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from throughline.comparables import plausibility
-from throughline.comparables.plausibility import Doubt
 from throughline.records import Result
 from throughline.report.analysis.cells import Cell
 from throughline.report.analysis.titles import switches
@@ -49,7 +48,7 @@ def _row(cell: Cell) -> Result:
     )
 
 
-def doubts(ours: Mapping[Cell, Result], imported: Sequence[Result]) -> list[Doubt]:
+def doubts(ours: Mapping[Cell, Result], imported: Sequence[Result]) -> list[plausibility.Doubt]:
     """Return the doubts about our own cells and the imported rows.
 
     The largest matrix product of the same runs is a row of its own, which no training should exceed.

@@ -13,7 +13,6 @@ from pydantic import Field, ValidationError
 from throughline import prediction, records, workloads
 from throughline.files import UserError, sha256
 from throughline.numbers import percent, reading
-from throughline.prediction import FAR, Job, Place
 from throughline.records import MeasuredPoint, NotPredicted, PredictedCell, PredictedSeries, Predictions
 from throughline.records.predictions import Message
 from throughline.report.analysis import cells
@@ -81,7 +80,7 @@ def _series(group: Group, framework: str, groups: Sequence[Group], asked: Sequen
             workload = workloads.of(summary.model)
             # Some workloads exchange in a way of their own, such as the rows of split tables.
             looks_up = workload.own_gradient_sync(example(summary.model, workload.parameters(**summary.parameters)))
-            job = Job(summary.options.layout, "lookups" if looks_up else "gradients", _input_limits(alike))
+            job = prediction.Job(summary.options.layout, "lookups" if looks_up else "gradients", _input_limits(alike))
             answer = _predicted(group, measured, Topology.parse(name), job)
         if isinstance(answer, PredictedCell):
             predicted.append(answer.model_copy(update={"warnings": [*answer.warnings, *left_out]}))
@@ -146,14 +145,14 @@ def _rank_spread(alone: Cell) -> float | None:
 
 
 def _predicted(
-    group: Group, points: Sequence[MeasuredPoint], topology: Topology, job: Job
+    group: Group, points: Sequence[MeasuredPoint], topology: Topology, job: prediction.Job
 ) -> PredictedCell | NotPredicted:
     """Return the prediction for a topology, or why there is none."""
     try:
         size = group.size_on(topology)
     except UserError as error:
         return NotPredicted(topology=str(topology), why=error.what)
-    return prediction.predict(points, Place(topology, size.global_batch, size.gradient_accumulation, job))
+    return prediction.predict(points, prediction.Place(topology, size.global_batch, size.gradient_accumulation, job))
 
 
 def _why_not(group: Group, alike: Sequence[Cell]) -> str:
@@ -189,7 +188,7 @@ def lines(made: Predictions) -> Iterator[str]:
             between = f"{reading(cell.low)} to {reading(cell.high)} with {percent(cell.level)} probability"
             yield (
                 f"{where}: {cell.topology} is predicted to reach {reading(cell.samples_per_s)} {series.unit}, {between}"
-                f"{far if cell.times_beyond > FAR else ''}"
+                f"{far if cell.times_beyond > prediction.FAR else ''}"
             )
         for refused in series.not_predicted:
             yield f"{where}: no prediction for {refused.topology}: {refused.why}"

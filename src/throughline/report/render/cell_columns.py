@@ -8,8 +8,7 @@ from markupsafe import Markup, escape
 from throughline.numbers import mebibytes, percent, reading, span
 from throughline.report.analysis.cells import STATUS_LABELS, STATUS_MEANINGS, Cell, Group
 from throughline.report.analysis.leader import leader, usable
-from throughline.report.render import tables
-from throughline.report.render.tables import NOT_KNOWN, Column, Entry, Line, Table
+from throughline.report.render.tables import NOT_KNOWN, Column, Entry, Line, Table, texts
 from throughline.report.topic import Scope
 
 Link = Callable[[Group, str], str | None]
@@ -231,7 +230,7 @@ def counts(groups: Sequence[Group]) -> list[tuple[str, str, int]]:
 
 def without_figure(groups: Sequence[Group]) -> Table | None:
     """Return a line for each cell without a figure, with the reason; None if every cell has one."""
-    return tables.texts(
+    return texts(
         [
             {
                 "cell": f"{group.benchmark}, {group.precision}, {group.batch_name}, {cell.framework}, {cell.topology}",

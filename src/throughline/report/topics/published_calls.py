@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from throughline import gpus
 from throughline.comparables import published
-from throughline.gpus import Gpu
 from throughline.numbers import reading
 from throughline.records import Result
 from throughline.report.analysis.cells import Group
@@ -38,7 +37,7 @@ class Device:
     per_hour: str | None
 
     @property
-    def gpu(self) -> Gpu | None:
+    def gpu(self) -> gpus.Gpu | None:
         return gpus.find(self.name)
 
 
@@ -75,7 +74,7 @@ def ours(groups: Iterable[Group], wanted: Iterable[Call]) -> Iterator[Device]:
             yield Device(name, name, "measured here", figures, price)
 
 
-def _peak(gpu: Gpu | None) -> Entry:
+def _peak(gpu: gpus.Gpu | None) -> Entry:
     """Return the datasheet's peak in TF32, without it in fp32, and in fp16."""
     if gpu is None:
         return Entry(reason="not in resources/gpus.csv")
@@ -83,7 +82,7 @@ def _peak(gpu: Gpu | None) -> Entry:
     return Entry.words(" / ".join("n/a" if peak is None else f"{peak / 1e12:g}" for peak in peaks))
 
 
-def _memory(gpu: Gpu | None) -> Entry:
+def _memory(gpu: gpus.Gpu | None) -> Entry:
     if gpu is None:
         return Entry(reason="not in resources/gpus.csv")
     speed = "n/a" if gpu.memory_bytes_per_s is None else f"{gpu.memory_bytes_per_s / 1e9:g}"

@@ -11,9 +11,8 @@ from throughline.numbers import reading, span
 from throughline.records import Result
 from throughline.report.analysis.cells import Cell, Group
 from throughline.report.analysis.notes import Note
-from throughline.report.render import tables
 from throughline.report.render.plots import Point, Series
-from throughline.report.render.tables import CSV, PAGE, Column, Table
+from throughline.report.render.tables import CSV, PAGE, Column, Table, texts
 from throughline.report.topic import Drawing, Scope, Topic
 from throughline.report.topics import throughput
 
@@ -94,7 +93,7 @@ def _about_ours(scope: Scope) -> list[tuple[Doubt, str]]:
 
 def implausible(scope: Scope) -> Table | None:
     """Return a line for each doubt about our rows. Doubts about rows of others stand beside those rows."""
-    return tables.texts([
+    return texts([
         {"rule": doubt.rule, "row": f"{doubt.row.source}, {where}", "how it follows": doubt.text}
         for doubt, where in _about_ours(scope)
     ])  # fmt: skip
