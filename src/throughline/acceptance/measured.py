@@ -15,7 +15,6 @@ import pandas as pd
 from throughline import records
 from throughline.acceptance import quick
 from throughline.files import UserError, read_json
-from throughline.records import RunRecord
 from throughline.records.acceptance import Missing
 from throughline.records.visit import Broken, Failure, unfinished
 from throughline.study.acceptance import RECORDED, Measurement, Place, Plan
@@ -34,7 +33,7 @@ class Run:
     """
 
     measurement: Measurement
-    record: RunRecord
+    record: records.RunRecord
     nodes: tuple[int, ...]
 
     @property
@@ -117,7 +116,7 @@ def _not_made(measurement: Measurement, folder: Path, failed: Mapping[str, Failu
     return "its node was away, or nobody has started it"
 
 
-def _read(measurement: Measurement, folder: Path) -> tuple[RunRecord | None, str]:
+def _read(measurement: Measurement, folder: Path) -> tuple[records.RunRecord | None, str]:
     """Return a record; None and the reason if it has no figures of what is asked for."""
     try:
         record = records.read_run_of(folder / measurement.record, measurement.spec)

@@ -18,7 +18,6 @@ from throughline.archive.differences import Difference, Differences, of_file, sa
 from throughline.archive.opening import Archive
 from throughline.checks import convergence_check, equivalence
 from throughline.comparables import exports
-from throughline.records import Summary
 from throughline.records.checks import Comparison
 from throughline.report.analysis import cells, predictions, summary
 from throughline.report.topic import Scope
@@ -79,7 +78,7 @@ def _makers(archive: Archive, same_rules: bool) -> Iterator[tuple[str, Callable[
         yield pack.PAGE, lambda output: files.write_text(output, page())
 
 
-def read_summary(archive: Archive, name: str) -> Summary:
+def read_summary(archive: Archive, name: str) -> records.Summary:
     """Return a summary. ValueError if a name in it, which is a part of the names of files, is none."""
     kept = records.read_summary(archive.folder / name)
     _require_names(*kept.frameworks, kept.benchmark, kept.precision)

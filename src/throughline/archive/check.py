@@ -21,7 +21,6 @@ from throughline.archive.contents import NAME, rules
 from throughline.archive.differences import FAULTS, Difference, Differences, between, reason, safely
 from throughline.archive.opening import Archive, opened
 from throughline.files import UserError, read_json
-from throughline.records import RunRecord
 from throughline.report.analysis import cells
 from throughline.report.topic import Scope
 from throughline.study import acceptance as study
@@ -32,7 +31,7 @@ OF_RULES = re.compile(
     r"predictions\.json.*redicted\[|acceptance.*(\.|, )(limit\w*|p|p_holm|others_low\w*|others_high\w*|coverage): "
 )
 """Figures that another version may define otherwise: the model of a step, and the test of an acceptance."""
-Runs = Mapping[str, RunRecord]
+Runs = Mapping[str, records.RunRecord]
 """The records by their names in the archive."""
 
 
@@ -55,7 +54,7 @@ class Verdict:
 def check(path: Path) -> Verdict:
     """Check an archive. UserError if it is no archive, or one that we refuse to open."""
     with opened(path) as archive:
-        same, runs, doubts = archive.contents.rules == rules(), dict[str, RunRecord](), list[Difference]()
+        same, runs, doubts = archive.contents.rules == rules(), dict[str, records.RunRecord](), list[Difference]()
         differences = [Difference(name, "", why) for name, why in archive.changes()]
         if not differences:
             differences = [
@@ -77,7 +76,7 @@ def check(path: Path) -> Verdict:
         )
 
 
-def _records(archive: Archive, runs: dict[str, RunRecord]) -> Differences:
+def _records(archive: Archive, runs: dict[str, records.RunRecord]) -> Differences:
     """Yield what is wrong with runs. runs: gets the records by their names, but for those that cannot be read."""
     folder, manifest_at = archive.folder, cache(read_json)
     measured = {measurement.record: measurement for measurement in accepted.measured(folder)}

@@ -13,7 +13,6 @@ from typing import Any
 from throughline import files, records
 from throughline.archive import compare_acceptance, results
 from throughline.archive.results import Key, Results
-from throughline.files import UserError
 from throughline.records.compared import Compared, ComparedArchive, ComparedCell, Difference
 from throughline.report.analysis import judged_pairs, machines
 from throughline.report.analysis.cells import Cell, in_rounds
@@ -51,7 +50,7 @@ def compare(
         over_machines = []
     if not (over_machines or any(side.cells or side.acceptance for side in compared)):
         there = [*compared[0].only_there[:3], *compared[0].unreadable[:1]]
-        raise UserError(
+        raise files.UserError(
             f"no cell of {', '.join(map(str, against))} is also in the present results",
             why=f"present: {', '.join(map(str, list(ours.cells)[:3])) or 'nothing'}; "
             f"there: {', '.join(there) or 'nothing'}",

@@ -15,7 +15,6 @@ from throughline import ratios, records
 from throughline.acceptance import figures
 from throughline.archive import accepted
 from throughline.files import UserError
-from throughline.records import RunRecord
 from throughline.records.acceptance import Acceptance, FleetFigure, Standing
 from throughline.records.compared import ComparedAcceptance, ComparedKind, ComparedPlace
 from throughline.report.analysis import differences
@@ -63,7 +62,7 @@ class Side:
         is_simulated = fleet.hosts == "simulated"
         return values | {"topology": topology, "protocol": spec.protocol, "simulated": is_simulated}
 
-    def first_run(self) -> RunRecord | None:
+    def first_run(self) -> records.RunRecord | None:
         """Return a run that tells the devices and the software; None if no record can be read."""
         for measured in self.asked.measurements():
             try:

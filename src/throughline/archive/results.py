@@ -15,7 +15,6 @@ from throughline import files, records
 from throughline.archive import compare_acceptance
 from throughline.archive.opening import Archive, looked_into
 from throughline.files import UserError, read_json
-from throughline.records import Summary
 from throughline.report.analysis import cells, judged_pairs, machines
 from throughline.report.analysis.cells import Cell, Group
 from throughline.report.analysis.comparison import Pair
@@ -141,7 +140,7 @@ def _name(path: Path) -> str:
     return whole.parent.name if path.is_dir() and whole.name == "results" else whole.name
 
 
-def _summaries(archive: Archive) -> tuple[list[Summary], list[str]]:
+def _summaries(archive: Archive) -> tuple[list[records.Summary], list[str]]:
     """Return the summaries of an archive, and why others cannot be read."""
     readable, unreadable = [], []
     for name in archive.summaries:
@@ -153,7 +152,7 @@ def _summaries(archive: Archive) -> tuple[list[Summary], list[str]]:
     return readable, unreadable
 
 
-def read_folder(folder: Path, own: Path = Path("results")) -> dict[Path, Summary]:
+def read_folder(folder: Path, own: Path = Path("results")) -> dict[Path, records.Summary]:
     """Return the summaries in a folder of results, by path.
 
     UserError if the folder is this workflow's `own`, if a summary or a record in it is invalid or of another version,
@@ -178,7 +177,7 @@ def read_folder(folder: Path, own: Path = Path("results")) -> dict[Path, Summary
         raise UserError(f"compare.against: {error.what}", why=error.why, next_step=NEXT) from None
 
 
-def _checked(path: Path) -> Summary:
+def _checked(path: Path) -> records.Summary:
     """Return a summary whose records, as far as they are there, are valid and have its throughputs."""
     summary = records.read_summary(path)
     expected = f"{summary.benchmark}/bz{summary.batch}_{summary.precision}.json"

@@ -22,7 +22,6 @@ from markupsafe import Markup, escape
 
 from throughline import records
 from throughline.files import UserError, json_text, snakemake, write_text
-from throughline.records import Compared, Imported, MaxBatch, Predictions, Result, Summary
 from throughline.records.acceptance import Acceptance
 from throughline.report import answers
 from throughline.report.analysis import goals
@@ -46,14 +45,14 @@ OF_ORIGIN = ("answers", "figures", "goals", "sections", "settings")
 class Results:
     """The files under results/: the summaries of the configuration, other summaries, searches and checks."""
 
-    present: dict[Path, Summary] = field(default_factory=dict)
-    earlier: dict[Path, Summary] = field(default_factory=dict)
+    present: dict[Path, records.Summary] = field(default_factory=dict)
+    earlier: dict[Path, records.Summary] = field(default_factory=dict)
     unreadable: list[tuple[str, str]] = field(default_factory=list)
-    largest: list[MaxBatch] = field(default_factory=list)
+    largest: list[records.MaxBatch] = field(default_factory=list)
     checks: list[convergence.Check] = field(default_factory=list)
-    imports: list[Imported] = field(default_factory=list)
-    archives: list[Compared] = field(default_factory=list)
-    predictions: list[Predictions] = field(default_factory=list)
+    imports: list[records.Imported] = field(default_factory=list)
+    archives: list[records.Compared] = field(default_factory=list)
+    predictions: list[records.Predictions] = field(default_factory=list)
     accepted: list[Acceptance] = field(default_factory=list)
 
 
@@ -197,7 +196,7 @@ def _environment() -> Environment:
 
 
 def _benchmarks(
-    results: Results, every: Sequence[Group], imported: Sequence[Result], prefix: str
+    results: Results, every: Sequence[Group], imported: Sequence[records.Result], prefix: str
 ) -> list[dict[str, Any]]:
     """Return an entry for each benchmark, in order. Derived runs are in the entry of the benchmark they belong to.
 
@@ -222,7 +221,7 @@ def _benchmarks(
     return [*entries.values()]
 
 
-def download(content: Summary | str) -> str:
+def download(content: records.Summary | str) -> str:
     """Return a link that holds a summary, or a YAML text: the browser saves it without a server or JavaScript."""
     kind, text = (
         ("yaml", content) if isinstance(content, str) else ("json", json_text(content.model_dump(by_alias=True)))

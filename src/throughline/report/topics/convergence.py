@@ -12,7 +12,6 @@ from throughline import workloads
 from throughline.numbers import percent
 from throughline.records import ConvergenceVerdict, Curve, read_curve, read_verdict
 from throughline.report.render import plots as draws
-from throughline.report.render.plots import LIGHT, Theme, save
 from throughline.report.render.tables import Table, texts
 from throughline.report.topic import Drawing, Scope, Topic
 
@@ -79,10 +78,10 @@ def drawings(scope: Scope) -> Iterator[Drawing]:
 
 def write_plot(verdict: ConvergenceVerdict, curve: Curve, path: Path) -> None:
     """Write the plot beside `path`, as .svg and .png."""
-    save(draw(Check(verdict, curve), LIGHT), path.with_suffix(""))
+    draws.save(draw(Check(verdict, curve), draws.LIGHT), path.with_suffix(""))
 
 
-def draw(check: Check, theme: Theme) -> Plot:
+def draw(check: Check, theme: draws.Theme) -> Plot:
     """Draw the averaged training loss and the held-out loss over steps, with stated drawings; other figures below."""
     spec, curve = check.verdict.spec, check.curve
     heading = f"{spec.benchmark}: {spec.framework} {spec.topology}, {spec.precision}: {check.verdict.verdict}"

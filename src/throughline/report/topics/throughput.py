@@ -21,7 +21,6 @@ from throughline.report.analysis.cells import STATUS_LABELS, STATUS_MEANINGS, Ce
 from throughline.report.analysis.notes import not_compiled, notes
 from throughline.report.analysis.titles import title
 from throughline.report.render import cell_columns, plots, tables
-from throughline.report.render.cell_columns import Link
 from throughline.report.render.plots import MEASURED, Point, Series, Theme
 from throughline.report.render.tables import CSV, PAGE, TEXT, Column, Entry, Table, in_csv
 from throughline.report.topic import Drawing, Scope, Topic
@@ -30,7 +29,7 @@ from throughline.spec import Topology, job
 from throughline.study import runs
 
 
-def results(group: Group, link: Link) -> Table:
+def results(group: Group, link: cell_columns.Link) -> Table:
     """Return the results of one group as the page shows them."""
     small = "strong scaling" if group.strong else "range"
     scaling = [replace(cell_columns.SPEEDUP, small=small), cell_columns.EFFICIENCY]
