@@ -299,8 +299,8 @@ LAYER_COLUMNS = (
 LAYER_NOTES = (
     "The layer alone is a forward and backward pass of one layer, with the same device, precision, sequence and "
     "dropout, and the nearest batch size that was measured, at most twice or half as large.",
-    f"That layer is {layers.HIDDEN:,} wide, whatever the model's width. It keeps its weights in the run's precision, where "
-    "a training casts them. A step also has embeddings, the vocabulary's head, the exchange and the update.",
+    f"That layer is {layers.HIDDEN:,} wide, whatever the model's width. It keeps its weights in the run's precision, "
+    "where a training casts them. A step also has embeddings, the vocabulary's head, the exchange and the update.",
 )
 
 
