@@ -9,6 +9,7 @@ from typing import Any
 from throughline.acceptance import facts
 from throughline.acceptance.explanations import FACTS
 from throughline.acceptance.measured import Measured
+from throughline.grouping import grouped
 from throughline.records.acceptance import Cause, DifferingFact, Finding, FleetFigure, SlowFigure, Standing
 from throughline.records.visit import Broken
 from throughline.study.acceptance import Place
@@ -87,10 +88,7 @@ def _groups(slow: Iterable[SlowFigure], figures: Sequence[FleetFigure]) -> dict[
     places = {standing.place for figure in figures if figure.kind == "device" for standing in figure.standings}
     for node, group in of_node.items():
         whole = Place("node", (node,))
-        devices: dict[Place, list[SlowFigure]] = {}
-        for figure in group:
-            if figure.kind == "device":
-                devices.setdefault(figure.place, []).append(figure)
+        devices = grouped((figure for figure in group if figure.kind == "device"), lambda figure: figure.place)
         if not devices or 2 * len(devices) > max(2, sum(place.nodes == (node,) for place in places)):
             groups[whole] = group
             continue

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
+from throughline import grouping
 from throughline.comparables import flop_conventions, plausibility, published
 from throughline.comparables.plausibility import Doubt, Rows, baseline, grouped, meet, more_than_devices, peak, quotient
 from throughline.files import atomic
@@ -168,10 +169,8 @@ def doubts(rows: Rows) -> list[Doubt]:
 def columns(path: Path) -> list[str]:
     """Return what the column `implausible` of each line has to say."""
     rows = list(published.read(path))
-    texts: dict[int, list[str]] = {}
-    for doubt in doubts(rows):
-        texts.setdefault(id(doubt.row), []).append(doubt.text)
-    return ["; ".join(texts.get(id(row), ())) for row in rows]
+    by_row = grouping.grouped(doubts(rows), lambda doubt: id(doubt.row))
+    return ["; ".join(doubt.text for doubt in by_row.get(id(row), ())) for row in rows]
 
 
 def write_column(path: Path) -> None:

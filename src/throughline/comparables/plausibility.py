@@ -6,12 +6,12 @@ resources/published.csv. `implausible` writes this column: it applies these rule
 figures that a publication prints.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import Any
 
+from throughline import grouping
 from throughline.comparables import flop_conventions
 from throughline.records import Result, RunRecord, ends
 
@@ -209,10 +209,7 @@ def configuration(row: Result, *, options: bool = True, device: bool = True) -> 
 
 def grouped(rows: Rows, key: Callable[[Result], Any], at_least: int = 2) -> list[list[Result]]:
     """Return the groups of rows that have the same key, if they have so many rows."""
-    groups: defaultdict[Any, list[Result]] = defaultdict(list)
-    for row in rows:
-        groups[key(row)].append(row)
-    return [group for group in groups.values() if len(group) >= at_least]
+    return [group for group in grouping.grouped(rows, key).values() if len(group) >= at_least]
 
 
 def _rate(row: Result) -> tuple[float, str] | None:

@@ -1,10 +1,10 @@
 """Find results of others that are like a result of ours, and say what differs."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from throughline.grouping import grouped
 from throughline.records import Result
 from throughline.statistics import Range
 
@@ -29,10 +29,7 @@ class SimilarResult:
 
 def by_size(rows: Iterable[Result]) -> Mapping[Size, Sequence[Result]]:
     """Return the rows of each model and number of devices."""
-    sizes: defaultdict[Size, list[Result]] = defaultdict(list)
-    for row in rows:
-        sizes[row.model, row.devices].append(row)
-    return sizes
+    return grouped(rows, lambda row: (row.model, row.devices))
 
 
 def similar(ours: Result, others: Mapping[Size, Sequence[Result]]) -> Iterator[SimilarResult]:

@@ -17,8 +17,8 @@ SOURCES = sources.ROOT
 ORDER = [
     {
         "files", "command", "statistics", "outliers", "ratios", "gpus", "processes", "sources", "versions", "memory",
-        "page_cache", "disk", "numbers", "messages", "temporary", "text_files", "spec", "progress", "randomness",
-        "handover", "spelling", "variables", "log_kinds", "programs",
+        "page_cache", "disk", "numbers", "grouping", "messages", "temporary", "text_files", "spec", "progress",
+        "randomness", "handover", "spelling", "variables", "log_kinds", "programs",
     },
     {"workloads"},
     {"frameworks", "installation"},

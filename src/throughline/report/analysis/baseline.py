@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from throughline.grouping import grouped
 from throughline.records import LeftOut, RunRecord
 from throughline.report.analysis import differences
 from throughline.spec import Layout, Topology, canonical
@@ -25,10 +26,7 @@ def pool(runs: Sequence[RunRecord]) -> Pool:
     The size of a group is the number of its ok repeats. Of groups of the same size, we take the one that ended last. A
     run without a figure belongs to no group; it is kept.
     """
-    groups: dict[str, list[RunRecord]] = {}
-    for run in runs:
-        if run.status == "ok":
-            groups.setdefault(surroundings(run), []).append(run)
+    groups = grouped((run for run in runs if run.status == "ok"), surroundings)
     kept = max(groups.values(), key=lambda group: (len(group), max(run.ended for run in group)), default=[])
     left_out = []
     for group in (group for group in groups.values() if group is not kept):

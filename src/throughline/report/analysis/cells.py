@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from throughline import workloads
 from throughline.files import UserError
+from throughline.grouping import grouped
 from throughline.records import CellRecord, Device, Summary
 from throughline.report.analysis import advice, cost, differences, summary
 from throughline.report.analysis.baseline import ONE_DEVICE
@@ -59,9 +60,6 @@ def read_asked(text: str) -> list[Asked]:
 
 def asked_for(specs: Iterable[RunSpec]) -> str:
     """Return the cells of `specs` as the JSON that `read_asked` reads."""
-    by_cell: dict[str, list[RunSpec]] = {}
-    for spec in specs:
-        by_cell.setdefault(spec.cell, []).append(spec)
     return canonical([
         {
             "spec": runs[0].changed(),
@@ -69,7 +67,7 @@ def asked_for(specs: Iterable[RunSpec]) -> str:
             "topologies": list(dict.fromkeys(str(run.topology) for run in runs)),
             "repeats": max(run.repeat for run in runs),
         }
-        for runs in by_cell.values()
+        for runs in grouped(specs, lambda spec: spec.cell).values()
     ])  # fmt: skip
 
 

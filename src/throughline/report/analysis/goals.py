@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from throughline.grouping import grouped
 from throughline.numbers import percent
 from throughline.records import CellRecord, Goal
 from throughline.report.analysis import advice
@@ -156,10 +157,8 @@ def overall(goals: Iterable[Goal]) -> str:
 
 def over_groups(groups: Sequence[Group]) -> list[tuple[str, str, str]]:
     """Return every goal once, over all batch sizes and precisions: verdict, goal, why. The worst one decides."""
-    stated: dict[str, list[tuple[Group, Goal]]] = {}
-    for group in groups:
-        for goal in group.summary.goals or ():
-            stated.setdefault(goal.part or goal.name, []).append((group, goal))
+    goals = ((group, goal) for group in groups for goal in group.summary.goals or ())
+    stated = grouped(goals, lambda both: both[1].part or both[1].name)
     rows = []
     for every in stated.values():
         group, goal = every[0]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from throughline import ratios
+from throughline.grouping import grouped
 from throughline.records import Cost
 from throughline.records.compared import MachineCell
 from throughline.report.analysis import cost, judged_pairs
@@ -44,9 +45,7 @@ def compare(machines: Mapping[str, Sequence[Group]], prices: Mapping[str, Price]
     others, simulated nodes, and ranks that do not exchange are left out.
     """
     again = [twice for groups in machines.values() for twice in judged_pairs.measured_twice(groups)]
-    alike: dict[str, list[Option]] = {}
-    for option in _options(machines, prices):
-        alike.setdefault(work(option.cell), []).append(option)
+    alike = grouped(_options(machines, prices), lambda option: work(option.cell))
     shared = [options for options in alike.values() if len({option.machine for option in options}) > 1]
     found = [cell for number, options in enumerate(shared, start=1) for cell in _cells(number, options, again)]
     benchmarks = list(dict.fromkeys(cell.benchmark for cell in found))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from throughline import frameworks
+from throughline.grouping import grouped
 from throughline.records import Summary
 from throughline.report.analysis.baseline import ONE_DEVICE
 
@@ -22,10 +24,7 @@ NUMBER = re.compile(r"(?<![\w.-])\d+(?:\.\d+)?(?!\w|\.\d|-\d)")
 
 def merged(texts: Iterable[str]) -> list[str]:
     """Return the texts in their order. Of texts that differ only in their numbers, the one with the largest remains."""
-    same: dict[str, list[str]] = {}
-    for text in texts:
-        same.setdefault(form(text), []).append(text)
-    return list(map(_largest, same.values()))
+    return list(map(_largest, grouped(texts, form).values()))
 
 
 def _largest(texts: Iterable[str]) -> str:
@@ -79,15 +78,13 @@ def _place(group: Group, cells: Sequence[Cell]) -> str:
     total = sum(bool(cell.record.statuses) for cell in group.cells)
     if len(named) > NAMED:
         return f"all {total} cells" if len(named) == total else f"{len(named)} of {total} cells"
-    return grouped(named)
+    return in_groups(named)
 
 
-def grouped(pairs: Iterable[tuple[str, str]], colon: str = "") -> str:
+def in_groups(pairs: Iterable[tuple[str, str]], colon: str = "") -> str:
     """Return pairs as text, such as `torch 1n1g, 1n2g; jax 1n1g`. colon: stands behind the first of each pair."""
-    groups: dict[str, dict[str, None]] = {}
-    for first, second in pairs:
-        groups.setdefault(first, {})[second] = None
-    return "; ".join(f"{first}{colon} {', '.join(seconds)}" for first, seconds in groups.items())
+    groups = grouped(dict.fromkeys(pairs), itemgetter(0))
+    return "; ".join(f"{first}{colon} {', '.join(second for _, second in same)}" for first, same in groups.items())
 
 
 def not_compiled(group: Group) -> Iterator[Note]:

@@ -12,6 +12,7 @@ from pydantic import Field, ValidationError
 
 from throughline import prediction, records, workloads
 from throughline.files import UserError, sha256
+from throughline.grouping import grouped
 from throughline.numbers import percent, reading
 from throughline.records import MeasuredPoint, NotPredicted, PredictedCell, PredictedSeries, Predictions
 from throughline.records.predictions import Message
@@ -99,9 +100,7 @@ def _series(group: Group, framework: str, groups: Sequence[Group], asked: Sequen
 
 def _alike(every: Sequence[Cell]) -> tuple[list[Cell], list[str]]:
     """Return the cells that may be compared with the largest one, which is scaled up, and what the others differ in."""
-    why: dict[str, list[Cell]] = {}
-    for cell in every:
-        why.setdefault("; ".join(unlike(cell, every[-1])), []).append(cell)
+    why = grouped(every, lambda cell: "; ".join(unlike(cell, every[-1])))
     alike, left_out = why.pop("", []), []
     for text, others in why.items():
         names = ", ".join(str(cell.topology) for cell in others)

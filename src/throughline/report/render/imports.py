@@ -14,6 +14,7 @@ from matplotlib.figure import Figure as Plot
 
 from throughline.comparables import plausibility
 from throughline.files import write_text
+from throughline.grouping import grouped
 from throughline.numbers import reading
 from throughline.records.imported import Imported, ImportedRun
 from throughline.report.render import plots, table_files, tables
@@ -86,10 +87,7 @@ def _line(row: Mapping[str, Any]) -> list[str | Entry]:
 
 def drawings(imported: Imported) -> Iterator[Drawing]:
     """Yield a plot for each model, precision, batch and unit with several numbers of devices."""
-    alike: defaultdict[Any, list[ImportedRun]] = defaultdict(list)
-    for run in imported.read:
-        if run.devices:
-            alike[_alike(run)].append(run)
+    alike = grouped((run for run in imported.read if run.devices), _alike)
     several = [item for item in alike.items() if len({run.devices for run in item[1]}) > 1]
     for index, ((model, precision, batch, unit, no_accumulation), runs) in enumerate(several):
         parts = [model or "not said", precision or "not said", f"batch {batch or 'not said'} per device"]

@@ -13,13 +13,14 @@ from throughline import frameworks as every_framework
 from throughline import gpus, statistics, workloads
 from throughline.corpus import manifest as corpus_manifest
 from throughline.frameworks import reference
+from throughline.grouping import grouped
 from throughline.installation import recipe
 from throughline.numbers import percent
 from throughline.programs import words
 from throughline.records import RunRecord, Summary
 from throughline.report.analysis import workload_figures as workload
 from throughline.report.analysis.differences import flat
-from throughline.report.analysis.notes import grouped
+from throughline.report.analysis.notes import in_groups
 from throughline.report.render import tables
 from throughline.report.render.tables import Table
 from throughline.spec.program import DECIDES
@@ -104,7 +105,7 @@ def environments(summaries: Iterable[Summary], runs: Iterable[RunRecord] = ()) -
                 facts.setdefault(key, {}).setdefault(text, {})[place] = None
     rows = [
         {"fact": _name(key), "value": text}
-        | ({WHERE: grouped(held, ":") if len(held) < len(places) else ""} if len(places) > 1 else {})
+        | ({WHERE: in_groups(held, ":") if len(held) < len(places) else ""} if len(places) > 1 else {})
         for key, values in facts.items()
         for text, held in values.items()
     ]
@@ -240,17 +241,14 @@ def span(runs: Iterable[RunRecord]) -> str | None:
 def commits(runs: Iterable[RunRecord]) -> list[dict[str, Any]]:
     """Return every commit that runs were measured with, these runs in words, and whether some ran with changes that
     were not committed. Runs without a known commit are left out."""
-    by_commit: dict[str, list[RunRecord]] = {}
-    for run in runs:
-        if commit := run.environment.get("commit"):
-            by_commit.setdefault(str(commit), []).append(run)
+    known = (run for run in runs if run.environment.get("commit"))
     return [
         {
             "commit": commit,
-            "runs": grouped(((run.spec.benchmark, run.spec.framework) for run in measured), ":"),
+            "runs": in_groups(((run.spec.benchmark, run.spec.framework) for run in measured), ":"),
             "changed": any(run.environment.get("tree_clean") is False for run in measured),
         }
-        for commit, measured in by_commit.items()
+        for commit, measured in grouped(known, lambda run: str(run.environment["commit"])).items()
     ]
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from throughline import gpus
 from throughline.comparables import published
+from throughline.grouping import grouped
 from throughline.numbers import reading
 from throughline.records import Result
 from throughline.report.analysis.cells import Group
@@ -57,10 +58,7 @@ def theirs(rows: Iterable[Result]) -> Iterator[Device]:
 
 def ours(groups: Iterable[Group], wanted: Iterable[Call]) -> Iterator[Device]:
     """Yield our devices with each wanted figure that one of their runs has."""
-    found: dict[str, list[Reached]] = {}
-    for call in best(reached(groups)):
-        found.setdefault(call.device, []).append(call)
-    for name, calls in found.items():
+    for name, calls in grouped(best(reached(groups)), lambda call: call.device).items():
         values = {(call.model, call.name, call.cell.group.precision): call.value for call in calls}
         figures = {}
         for model, figure, precision in wanted:

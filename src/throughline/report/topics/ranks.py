@@ -7,6 +7,7 @@ from typing import Any
 
 from matplotlib.figure import Figure as Plot
 
+from throughline.grouping import grouped
 from throughline.numbers import milliseconds, percent, scaled, signed
 from throughline.outliers import LEAST_PARTS
 from throughline.report.analysis import slow_ranks
@@ -99,12 +100,9 @@ def _comparable(standings: Iterable[RankStanding]) -> dict[Cell, list[RankStandi
 
     Of two ranks that differ, nobody can tell which one is slow. Matrix products without a verdict tell nothing.
     """
-    cells: dict[Cell, list[RankStanding]] = {}
-    for standing in standings:
-        cells.setdefault(standing.cell, []).append(standing)
     return {
         cell: ranks
-        for cell, ranks in cells.items()
+        for cell, ranks in grouped(standings, lambda standing: standing.cell).items()
         if len(ranks) >= LEAST_PARTS and any(rank.solo or _verdict(rank).text != NO_VERDICT for rank in ranks)
     }
 
