@@ -10,8 +10,7 @@ from throughline.acceptance import facts
 from throughline.acceptance.explanations import FACTS
 from throughline.acceptance.measured import Measured
 from throughline.grouping import grouped
-from throughline.records.acceptance import Cause, DifferingFact, Finding, FleetFigure, SlowFigure, Standing
-from throughline.records.visit import Broken
+from throughline.records.acceptance import Broken, Cause, DifferingFact, Finding, FleetFigure, SlowFigure, Standing
 from throughline.study.acceptance import Place
 
 UNEXPLAINED = "nothing that was observed explains it"

@@ -15,8 +15,7 @@ import pandas as pd
 from throughline import records
 from throughline.acceptance import quick
 from throughline.files import UserError, read_json
-from throughline.records.acceptance import Missing
-from throughline.records.visit import Broken, Failure, unfinished
+from throughline.records.acceptance import Broken, Failure, Missing, unfinished
 from throughline.study.acceptance import RECORDED, Measurement, Place, Plan
 
 FIGURE = ["what", "figure", "size", "kind", "unit", "better"]

@@ -10,8 +10,7 @@ from throughline.acceptance import verdict
 from throughline.archive.differences import FAULTS, Difference, Differences, between
 from throughline.files import read_json, write_json, write_text
 from throughline.launch import fleet
-from throughline.records.acceptance import Acceptance
-from throughline.records.visit import unfinished
+from throughline.records.acceptance import Acceptance, unfinished
 from throughline.report.render import acceptance as shown
 from throughline.spec import canonical
 from throughline.study import acceptance as study

@@ -1,9 +1,9 @@
 """A node job of an acceptance: everything is measured once at one place, and every measurement is a run of its own.
 
 A measurement that fails does not stop the others. The node job then fails at its end, and its file is not written.
-Another file beside it (records/visit.py) says what was measured and why the rest was not, and the next node job
-measures only the rest. What was measured long before is measured again with it, so that a node job has figures of one
-time.
+Another file beside it (`Unfinished` in records/acceptance.py) says what was measured and why the rest was not, and the
+next node job measures only the rest. What was measured long before is measured again with it, so that a node job has
+figures of one time.
 """
 
 import os
@@ -23,7 +23,7 @@ from throughline.launch.fleet import node_names
 from throughline.launch.request import RunRequest
 from throughline.launch.supervision import Unfit
 from throughline.launch.survey import TooFewGpus
-from throughline.records.visit import Broken, Failure, Unfinished, unfinished
+from throughline.records.acceptance import Broken, Failure, Unfinished, unfinished
 from throughline.study.acceptance import Measurement, Place
 
 AGAIN = ("oom", "invalid")

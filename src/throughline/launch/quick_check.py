@@ -20,7 +20,7 @@ from pathlib import Path
 from throughline import files, processes, records
 from throughline.files import UserError
 from throughline.launch import fleet
-from throughline.records.visit import Broken, Failure, Unfinished, unfinished
+from throughline.records.acceptance import Broken, Failure, Unfinished, unfinished
 from throughline.study.acceptance import Measurement, Plan, visit_text
 
 LIMIT_S, LIMIT_ON_CPU_S = 60.0, 180.0

@@ -7,7 +7,7 @@ runs and checks write, and the report reads the entries.
 
 from functools import partial
 
-from throughline.records.acceptance import Acceptance
+from throughline.records.acceptance import Acceptance, Unfinished
 from throughline.records.checks import ConvergenceVerdict, Curve, Equivalence, EquivalenceVerdict, Largest, MaxBatch
 from throughline.records.compared import Compared
 from throughline.records.entry import SCHEMA, Data, Device, Figure
@@ -17,7 +17,6 @@ from throughline.records.reading import leave_newer, read, read_run, read_run_of
 from throughline.records.result import Result, ends
 from throughline.records.run import Checkpoints, Memory, Network, Rank, RunRecord, Series, StartUp, Utilization, Work
 from throughline.records.summary import CellRecord, Cost, Goal, LeftOut, RankFigures, Summary, Use
-from throughline.records.visit import Unfinished
 
 # Each function reads a file of one kind, and raises UserError if the file is not of this kind.
 read_summary = partial(read, Summary)

@@ -1,7 +1,11 @@
-"""results/acceptance.json: which device, node or link of a fleet of equal nodes is slow, and what may explain it."""
+"""results/acceptance.json: which device, node or link of a fleet of equal nodes is slow, and what may explain it.
+
+`Unfinished` is results/acceptance/<place>/visit<k>.unfinished.json: what a node job has measured that did not end.
+"""
 
 from collections.abc import Iterable
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, TypeAdapter
@@ -230,3 +234,32 @@ def first_of(places: Iterable[Place | str]) -> str:
     """Return the first places, without commas of their own, and how many more there are."""
     named = list(dict.fromkeys(str(place).replace(", GPU", " GPU") for place in places))
     return ", ".join(named[:NAMED]) + (f" and {len(named) - NAMED} more" if named[NAMED:] else "")
+
+
+class Broken(Entry):
+    """A fault for which a run was refused. node: its number; device: the index of its GPU, None if nobody knows which
+    one it is; fault: what follows the name in a sentence, such as `has 3 uncorrected ECC errors`."""
+
+    node: Whole
+    device: Whole | None
+    fault: str
+
+
+class Failure(Entry):
+    """Why a measurement has no valid record. broken: the hardware's faults, if these are the reason."""
+
+    reason: str
+    broken: list[Broken]
+
+
+class Unfinished(Entry):
+    """A node job that did not end. records: those that it has made; failed: why others failed, by the record's path."""
+
+    schema_: Schema
+    records: list[str]
+    failed: dict[str, Failure]
+
+
+def unfinished(visit: str | Path) -> Path:
+    """Return the file `Unfinished` that belongs to a node job. It is not there if the node job has ended."""
+    return Path(visit).with_suffix(".unfinished.json")

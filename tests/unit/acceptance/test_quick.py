@@ -13,8 +13,7 @@ from throughline import records
 from throughline.acceptance import quick, verdict
 from throughline.files import write_json
 from throughline.launch.quick_check import NodeCheck
-from throughline.records.acceptance import Acceptance
-from throughline.records.visit import unfinished
+from throughline.records.acceptance import Acceptance, unfinished
 from throughline.study.acceptance import Measurement, Plan
 from unit.acceptance import fleets
 from unit.acceptance.fleets import judged, slow

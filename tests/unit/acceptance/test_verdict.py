@@ -14,8 +14,7 @@ import pytest
 from throughline.acceptance import verdict
 from throughline.files import write_json
 from throughline.records import SCHEMA
-from throughline.records.acceptance import STATUS, Acceptance
-from throughline.records.visit import unfinished
+from throughline.records.acceptance import STATUS, Acceptance, unfinished
 from throughline.report.render import acceptance as shown
 from throughline.study.accept_section import Expectation
 from throughline.study.acceptance import Measurement

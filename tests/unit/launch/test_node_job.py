@@ -19,7 +19,7 @@ from throughline.launch.request import RunRequest
 from throughline.launch.supervision import Unfit
 from throughline.launch.survey import TooFewGpus
 from throughline.messages import GpuFault
-from throughline.records.visit import unfinished
+from throughline.records.acceptance import unfinished
 from throughline.spec import Topology
 from throughline.study import acceptance
 from throughline.study.acceptance import Fleet, Measurement

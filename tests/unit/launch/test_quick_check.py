@@ -11,7 +11,7 @@ from throughline import records
 from throughline.files import write_json
 from throughline.launch import quick_check
 from throughline.launch.quick_check import Checks, srun_options
-from throughline.records.visit import Broken, Failure, unfinished
+from throughline.records.acceptance import Broken, Failure, unfinished
 from throughline.study import acceptance
 from throughline.study.acceptance import Fleet, Plan
 from throughline.study.config import load
