@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from throughline.acceptance import facts
-from throughline.acceptance.explanations import FACTS
 from throughline.acceptance.measured import Measured
 from throughline.grouping import grouped
 from throughline.records.acceptance import Broken, Cause, DifferingFact, Finding, FleetFigure, SlowFigure, Standing
@@ -162,7 +161,7 @@ def why(differing: Sequence[DifferingFact]) -> str:
     differences = [
         f"its {fact.fact} was {fact.here}, theirs {fact.others}"
         for fact in differing
-        if not (fact.why and fact.fact.startswith(FACTS[0].words))  # it is the reason already
+        if not (fact.why and fact.fact.startswith(facts.FACTS[0].words))  # it is the reason already
     ][:NAMED]
     reason = next((fact.why for fact in differing if fact.why), None)
     return "; ".join([*differences, *([f"reason: {reason}"] if reason else [])])
