@@ -15,7 +15,6 @@ from throughline.launch import checkpoint_costs
 from throughline.launch.checkpoint_costs import Restart
 from throughline.messages import Checkpointed, RankReport, Restarted
 from throughline.records import MeasuredPoint, PredictedCell, PredictedSeries, Predictions, Summary
-from throughline.report.analysis import goodput
 from throughline.report.analysis.summary import Terms
 from throughline.report.topic import Scope
 from throughline.report.topics import checkpoint
@@ -48,21 +47,21 @@ def simulated(interval: float, cost: float, restart: float, mtbf: float, hours: 
 def test_the_shares_are_those_of_a_simulated_training_and_no_interval_is_better(
     cost: float, restart: float, mtbf: float
 ) -> None:
-    best = goodput.interval_s(cost, mtbf)
-    computed = goodput.shares(best, cost, restart, mtbf, waits=0.0)
+    best = checkpoint.interval_s(cost, mtbf)
+    computed = checkpoint.shares(best, cost, restart, mtbf, waits=0.0)
     assert computed and sum(computed.values()) == pytest.approx(1.0)
     assert computed["trains"] == pytest.approx(simulated(best, cost, restart, mtbf, hours=50_000), rel=0.01)
     for other in (best / 1.3, best * 1.3):
-        assert (goodput.shares(other, cost, restart, mtbf, 0.0) or {})["trains"] < computed["trains"]
+        assert (checkpoint.shares(other, cost, restart, mtbf, 0.0) or {})["trains"] < computed["trains"]
     assert best == pytest.approx((2 * cost * mtbf) ** 0.5 - cost, rel=0.12), "Young's, to the first order"
 
 
 def test_reading_is_a_part_of_the_steps_and_constant_failures_have_no_share() -> None:
-    waiting = goodput.shares(100.0, 1.0, 10.0, 10_000.0, waits=0.1)
-    none = goodput.shares(100.0, 1.0, 10.0, 10_000.0, waits=0.0)
+    waiting = checkpoint.shares(100.0, 1.0, 10.0, 10_000.0, waits=0.1)
+    none = checkpoint.shares(100.0, 1.0, 10.0, 10_000.0, waits=0.0)
     assert waiting and none and waiting["reading"] == pytest.approx(0.1 * none["trains"])
-    assert goodput.shares(100.0, 1.0, 1e6, 1.0, 0.0) is None
-    assert goodput.interval_s(50.0, 20.0) == 20.0, "Daly: where a save takes longer than 2 M, M"
+    assert checkpoint.shares(100.0, 1.0, 1e6, 1.0, 0.0) is None
+    assert checkpoint.interval_s(50.0, 20.0) == 20.0, "Daly: where a save takes longer than 2 M, M"
 
 
 def measured(root: Path, name: str, mtbf: float | None = None, **beside: Any) -> Summary:

@@ -1,16 +1,205 @@
-"""What checkpoints cost, and what becomes of an hour of training with them. Measured and computed have own tables."""
+"""What checkpoints cost, and what becomes of an hour of training with them. Measured and computed have own tables.
 
-from collections.abc import Callable, Iterator
+The hour is computed from the costs of checkpoints and restarts, and never measured. Failures come at random, on average
+every M seconds (exponentially distributed). A training saves after every t seconds of steps, which costs it c seconds;
+after a failure, it needs R seconds until its first step from the last checkpoint, and repeats the steps since then.
+Then t seconds of steps take, on average (Daly 2006, section 3):
+
+    M exp(R / M) (exp((t + c) / M) - 1)
+
+The t that makes the share of steps largest is, to the first order, sqrt(2 c M) - c (Young 1974), and to a higher order
+Daly's equation 37 (`interval_s`).
+
+* Young, A first order approximation to the optimum checkpoint interval, Communications of the ACM 17 (9), 1974
+* Daly, A higher order estimate of the optimum checkpoint interval for restart dumps, Future Generation Computer Systems
+  22 (3), 2006
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from operator import attrgetter
 from typing import Any
 
 from throughline.numbers import percent, reading
-from throughline.report.analysis import goodput
-from throughline.report.analysis.goodput import PARTS, Costs, Hour
+from throughline.records import Checkpoints, PredictedCell
+from throughline.report.analysis.cells import Cell, Group
+from throughline.report.analysis.differences import derived
 from throughline.report.render.tables import PEOPLE, Column, Entry, Table, in_csv
 from throughline.report.topic import Scope, Topic
 from throughline.report.topics import predictions
+from throughline.spec import Topology
 from throughline.statistics import median
+
+EXTRA = "checkpoint"
+PARTS = {
+    "trains": "trains", "checkpoints": "saves", "repeated": "repeats lost steps", "restarts": "restarts",
+    "reading": "waits for data",
+}  # fmt: skip
+"""Map what an hour is spent on to headings. Together these are the whole: steps; saving; steps that a failure has lost;
+from a failure to the first step; and steps that wait for data."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What checkpoints cost a cell: the cell, that of its runs with checkpoints, and the repeats that tell it."""
+
+    cell: Cell
+    there: Cell
+    unlike: tuple[str, ...]
+
+    @cached_property
+    def measured(self) -> dict[int, Checkpoints]:
+        """The repeats with figures."""
+        repeats = enumerate(self.there.record.checkpoints or (), 1)
+        return {number: repeat for number, repeat in repeats if repeat and not repeat.reason}
+
+    @property
+    def reason(self) -> str | None:
+        """Why there are no figures."""
+        return next((repeat.reason for repeat in self.there.record.checkpoints or () if repeat), None)
+
+    def of_repeats(self, name: str) -> dict[int, float]:
+        """Return a figure of each repeat: the median of its checkpoints."""
+        medians = {number: median(getattr(repeat, name)) for number, repeat in self.measured.items()}
+        return {number: value for number, value in medians.items() if value is not None}
+
+    @cached_property
+    def ways(self) -> dict[str, dict[int, float]]:
+        """Map each way of saving to what a checkpoint costs the steps in each repeat, in seconds.
+
+        Beside the steps, it costs at least what it holds them up for: a smaller difference is noise.
+        """
+        blocked, lost = self.of_repeats("async_blocked_s"), self.of_repeats("async_lost_s")
+        aside = {number: max(blocked[number], lost[number]) for number in blocked.keys() & lost.keys()}
+        return {"beside the steps": aside, "steps wait": self.of_repeats("save_s")}
+
+    @cached_property
+    def restarts(self) -> dict[int, float]:
+        """The seconds of a restart in each repeat: measured, or else those of a start and of a load."""
+        loads = self.of_repeats("load_warm_s") | self.of_repeats("load_cold_s")
+        starts = self.there.start_seconds
+        sums = {number: starts[number] + loads[number] for number in starts.keys() & loads.keys()}
+        return sums | {number: repeat.restart_s for number, repeat in self.measured.items() if repeat.restart_s}
+
+
+def costs(groups: Iterable[Group], everything: Iterable[Group]) -> list[Costs]:
+    """Return what checkpoints cost the measured cells, from their own runs or from those of the extra."""
+    everything, costs_of_cells = list(everything), []
+    for cell in (cell for group in groups for cell in group.measured):
+        there, unlike = (cell, list[str]()) if cell.record.checkpoints else derived(cell, EXTRA, everything)
+        if there and there.record.checkpoints:
+            costs_of_cells.append(Costs(cell, there, tuple(unlike)))
+    return costs_of_cells
+
+
+def interval_s(cost_s: float, mtbf_s: float) -> float:
+    """Return the seconds of steps between two checkpoints that lose least (Daly's equation 37)."""
+    if cost_s >= 2 * mtbf_s:
+        return mtbf_s
+    part = cost_s / (2 * mtbf_s)
+    return math.sqrt(2 * cost_s * mtbf_s) * (1 + math.sqrt(part) / 3 + part / 9) - cost_s
+
+
+def shares(interval: float, cost_s: float, restart_s: float, mtbf_s: float, waits: float) -> dict[str, float] | None:
+    """Map each of PARTS to its share of the time; None if failures come so often that nothing is ever finished.
+
+    waits: the share of the steps' time in which they wait for data.
+    """
+    try:
+        failures = math.expm1((interval + cost_s) / mtbf_s)  # for each interval that is finished
+        restarts = failures * mtbf_s * math.expm1(restart_s / mtbf_s)
+    except OverflowError:
+        return None
+    repeated = failures * mtbf_s - interval - cost_s
+    seconds = interval * (1 - waits), cost_s, repeated, restarts, interval * waits
+    return {part: spent / sum(seconds) for part, spent in zip(PARTS, seconds, strict=True)}
+
+
+@dataclass(frozen=True)
+class Hour:
+    """An hour of one topology. predicted: its throughput, if nobody has measured it: then saving and restarting cost
+    what they cost on the largest measured topology, which is that of `costs`."""
+
+    costs: Costs
+    predicted: PredictedCell | None = None
+
+    @property
+    def topology(self) -> Topology:
+        return Topology.parse(self.predicted.topology) if self.predicted else self.costs.cell.topology
+
+    @property
+    def speed(self) -> float:
+        """The throughput of the steps, in samples per second."""
+        return self.predicted.samples_per_s if self.predicted else self.costs.cell.median
+
+    @property
+    def mtbf_s(self) -> float:
+        """The seconds between two failures of any of its devices."""
+        return (self.costs.cell.group.summary.mtbf_hours or 0.0) * 3600 / self.topology.world
+
+    @cached_property
+    def way(self) -> str:
+        """The way of saving that costs less."""
+        medians = {way: median([*seconds.values()]) for way, seconds in self.costs.ways.items() if seconds}
+        return min(medians, key=lambda way: medians[way] or 0.0)
+
+    @property
+    def cost_s(self) -> float:
+        return median([*self.costs.ways[self.way].values()]) or 0.0
+
+    @property
+    def restart_s(self) -> float:
+        return median([*self.costs.restarts.values()]) or 0.0
+
+    @cached_property
+    def interval_s(self) -> float:
+        return interval_s(self.cost_s, self.mtbf_s)
+
+    @cached_property
+    def repeats(self) -> list[dict[str, float]]:
+        """The shares from the costs of each repeat, with the interval that fits their medians."""
+        saves, restarts = self.costs.ways[self.way], self.costs.restarts
+        waits = self.costs.cell.record.loader_stall_share or 0.0
+        each = (
+            shares(self.interval_s, saves[number], restarts[number], self.mtbf_s, waits)
+            for number in sorted(saves.keys() & restarts.keys())
+        )
+        return [repeat for repeat in each if repeat]
+
+    def share(self, part: str) -> float | None:
+        """Return the median share of a part."""
+        return median([repeat[part] for repeat in self.repeats])
+
+    def range(self, part: str) -> tuple[float, float] | None:
+        """Return the lowest and the highest share of a part; None for a single repeat."""
+        values = [repeat[part] for repeat in self.repeats]
+        return (min(values), max(values)) if len(values) > 1 else None
+
+    def hourly_speed(self, speed: float | None) -> float | None:
+        """Return the samples per second of a long training, with all that steps of this speed lose."""
+        trains, reading = self.share("trains"), self.share("reading")
+        if speed is None or trains is None or reading is None:
+            return None
+        return speed * (trains + reading)
+
+
+def hours(measured: Iterable[Costs], predicted: Iterable[tuple[Cell, PredictedCell]]) -> Iterator[Hour]:
+    """Yield the hours of the cells whose benchmark states `mtbf_hours`, and of predicted topologies.
+
+    predicted: each with the measured cell with the most devices of the same series.
+    """
+    by_cell = {
+        cost.cell: cost
+        for cost in measured
+        if cost.cell.group.summary.mtbf_hours and cost.restarts and any(cost.ways.values()) and not cost.unlike
+    }
+    yield from map(Hour, by_cell.values())
+    yield from (Hour(by_cell[largest], cell) for largest, cell in predicted if largest in by_cell)
+
 
 INTRO = (
     "The whole state, with torch.distributed.checkpoint: weights, the optimizer's states and the loss scaler. Each "
@@ -86,7 +275,7 @@ COLUMNS = (
 
 def table(scope: Scope) -> Table | None:
     """Return a line for each cell with checkpoints; None without any."""
-    return Table.if_any(goodput.costs(scope.groups, scope.everything), COLUMNS, of_cells=True)
+    return Table.if_any(costs(scope.groups, scope.everything), COLUMNS, of_cells=True)
 
 
 TOPIC = Topic("checkpoint", "Checkpoints", INTRO, order=146, table=table)
@@ -97,11 +286,6 @@ COMPUTED = (
     "loses least (Young 1974, Daly 2006), and what an hour is then spent on. Ranges are those of the repeats."
 )
 CARRIED = "predicted topologies: a save and a restart are taken to last as long as on {} (measured)"
-OF_PARTS = {
-    "trains": "trains", "checkpoints": "saves", "repeated": "repeats lost steps", "restarts": "restarts",
-    "reading": "waits for data",
-}  # fmt: skip
-"""Map each part of an hour to its heading."""
 
 
 def _share(part: str) -> Iterator[Column]:
@@ -121,7 +305,7 @@ def _share(part: str) -> Iterator[Column]:
     def end(place: int) -> Callable[[Hour], float | None]:
         return lambda hour: (hour.range(part) or (None, None))[place]
 
-    yield Column(f"computed_{part}_share", OF_PARTS[part], "computed", read, by_value=True)
+    yield Column(f"computed_{part}_share", PARTS[part], "computed", read, by_value=True)
     yield in_csv(f"computed_{part}_share_min", end(0))
     yield in_csv(f"computed_{part}_share_max", end(1))
 
@@ -154,9 +338,9 @@ HOUR_COLUMNS = (
 def goodput_table(scope: Scope) -> Table | None:
     """Return a line for each topology; None without `mtbf_hours`, or without any cost of checkpoints."""
     carried = [(asked.largest, asked.cell) for asked in predictions.asked(scope) if asked.cell]
-    hours = list(goodput.hours(goodput.costs(scope.groups, scope.everything), carried))
-    of = dict.fromkeys(str(hour.costs.cell.topology) for hour in hours if hour.predicted)
-    return Table.if_any(hours, HOUR_COLUMNS, notes=list(map(CARRIED.format, of)))
+    lines = list(hours(costs(scope.groups, scope.everything), carried))
+    of = dict.fromkeys(str(hour.costs.cell.topology) for hour in lines if hour.predicted)
+    return Table.if_any(lines, HOUR_COLUMNS, notes=list(map(CARRIED.format, of)))
 
 
 HOUR = Topic("goodput", "An hour of training, computed", COMPUTED, order=147, table=goodput_table)
