@@ -14,7 +14,7 @@ from throughline.records.acceptance import DifferingFact, SlowFigure
 from throughline.records.run import Interface, NodeHardware, NodeTelemetry
 from throughline.study.acceptance import Place
 
-Bad = Literal["low", "high", "other"]
+
 Part = Literal["GPU", "GPU memory", "PCIe", "NVLink", "host", "host memory", "network", "software", "disk"]
 OF_GPU: dict[str, frozenset[Part]] = {
     "step": frozenset({"GPU", "GPU memory", "PCIe", "host", "host memory", "software"}),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from throughline import statistics
 from throughline.numbers import percent, reading, span
-from throughline.report.analysis import advice, comparison, differences, goals, judged_pairs, leader, predictions
+from throughline.report.analysis import advice, comparison, differences, goals, judged_pairs, predictions
 from throughline.report.analysis.baseline import ONE_DEVICE
 from throughline.report.analysis.cells import Cell
 from throughline.report.topic import Scope
@@ -65,7 +65,7 @@ def headline(scope: Scope) -> str:
     said = f"{best.shown} {does} {group.summary.model} {speed} in {group.precision} with {group.batch_text}."
     if group.summary.model == DECIDES:
         said = f"{best.shown} trains {', '.join([speed, *group.stated(group.batch_text)])}."
-    if leader.leader(scope.groups, scope.pairs) is best:
+    if judged_pairs.leader(scope.groups, scope.pairs) is best:
         said += " All comparisons with other frameworks confirm it."
     elif doubts := _doubts(scope, best):
         said = f"No framework is shown to be the fastest: {'; '.join(doubts)}. {said}"
@@ -81,7 +81,7 @@ def headline(scope: Scope) -> str:
 def _doubts(scope: Scope, best: Cell) -> list[str]:
     """Return which frameworks the highest median does not beat. Frameworks that are barred are no rivals."""
     others = [other for other in judged_pairs.best_of_others(scope.groups, best) if not other.barred]
-    open_ = leader.not_beaten(best, others, scope.pairs, beyond_runs=False)
+    open_ = judged_pairs.not_beaten(best, others, scope.pairs, beyond_runs=False)
     without = [name for name in judged_pairs.without_figure(scope.groups, best) if name not in open_]
     doubts = {
         f"no comparison finds {best.framework} faster than": open_,

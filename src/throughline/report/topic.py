@@ -16,7 +16,7 @@ from throughline.comparables import published, similar
 from throughline.comparables.plausibility import Doubt
 from throughline.comparables.similar import SimilarResult
 from throughline.records import MaxBatch, PredictedSeries, Predictions, Result
-from throughline.report.analysis import judged_pairs, leader, our_results, slow_ranks
+from throughline.report.analysis import judged_pairs, our_results, slow_ranks
 from throughline.report.analysis.cells import Cell, Group
 from throughline.report.analysis.comparison import Pair
 from throughline.report.analysis.notes import Note
@@ -59,7 +59,7 @@ class Scope:
     @cached_property
     def best(self) -> Cell | None:
         """The fastest usable cell of those that the equivalence checks do not bar."""
-        return leader.usable([cell for cell in self.measured if not cell.barred], self.pairs)
+        return judged_pairs.usable([cell for cell in self.measured if not cell.barred], self.pairs)
 
     @property
     def synthetic(self) -> bool:

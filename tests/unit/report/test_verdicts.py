@@ -29,7 +29,7 @@ from report_fixture import (
 )
 from throughline.records import Summary, read_summary
 from throughline.report import answers
-from throughline.report.analysis import cells, comparison, leader, machines, summary
+from throughline.report.analysis import cells, comparison, judged_pairs, machines, summary
 from throughline.report.analysis.summary import Terms
 from throughline.report.render import cell_columns, plots, run_environment, run_logs
 from throughline.report.topic import Scope
@@ -84,7 +84,7 @@ def test_an_a_a_run_is_the_floor_of_verdicts_in_any_order_of_the_frameworks(tmp_
     scope = scoped(both, benchmark(tmp_path, {"torch": 80.0, "jax": 121.0}, "bert__aa"))
     (pair,) = scope.pairs
     assert pair.floor and pair.floor.share == pytest.approx(0.25)
-    assert pair.verdict == "inconclusive" and leader.leader(scope.groups, scope.pairs) is None
+    assert pair.verdict == "inconclusive" and judged_pairs.leader(scope.groups, scope.pairs) is None
     assert "differ by up to 25.0 % (2 of 2 compared)" in derived(scope, "bert__aa")
 
 

@@ -17,7 +17,6 @@ from throughline.records.compared import MachineCell
 from throughline.report.analysis import cost, judged_pairs
 from throughline.report.analysis.cells import Cell, Group
 from throughline.report.analysis.comparison import Pair
-from throughline.report.analysis.leader import best_value
 from throughline.spec import canonical, values
 from throughline.study.result_sections import Price
 
@@ -91,7 +90,8 @@ def _cells(work: int, options: Sequence[Option], again: Sequence[Pair]) -> Itera
     even = dict(_break_evens([option for option in options if not option.cell.barred], again))
     for benchmark in dict.fromkeys(option.cell.group.benchmark for option in options):
         same = [option for option in options if option.cell.group.benchmark == benchmark]
-        best, why = best_value({option.cell: option.cost for option in same if not option.cell.barred}, again)
+        costs = {option.cell: option.cost for option in same if not option.cell.barred}
+        best, why = judged_pairs.best_value(costs, again)
         for option in same:
             cell, money = option.cell, option.cost
             yield MachineCell(

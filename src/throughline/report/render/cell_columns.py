@@ -7,7 +7,7 @@ from markupsafe import Markup, escape
 
 from throughline.numbers import mebibytes, percent, reading, span
 from throughline.report.analysis.cells import STATUS_LABELS, STATUS_MEANINGS, Cell, Group
-from throughline.report.analysis.leader import leader, usable
+from throughline.report.analysis.judged_pairs import leader, usable
 from throughline.report.render.tables import NOT_KNOWN, Column, Entry, Line, Table, texts
 from throughline.report.topic import Scope
 

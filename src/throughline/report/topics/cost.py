@@ -5,7 +5,6 @@ from dataclasses import replace
 from throughline.numbers import reading
 from throughline.report.analysis import judged_pairs
 from throughline.report.analysis.cells import Cell
-from throughline.report.analysis.leader import best_value
 from throughline.report.render.tables import Column, Entry, Table
 from throughline.report.topic import Scope, Topic
 
@@ -43,7 +42,7 @@ def table(scope: Scope) -> Table:
     tasks = dict.fromkeys(cost.total_samples for cost in costs if cost.total_samples)
     facts = [("price", source) for source in sources] + [("whole task", f"{samples:,} samples") for samples in tasks]
     again = judged_pairs.twice_measured(scope.groups, scope.everything)
-    best, _ = best_value({cell: cell.record.cost for cell in scope.measured if not cell.barred}, again)
+    best, _ = judged_pairs.best_value({cell: cell.record.cost for cell in scope.measured if not cell.barred}, again)
     shown = Table.of_groups(scope.groups, COLUMNS, facts=facts)
     if not best:
         return shown
