@@ -14,7 +14,6 @@ from throughline.records.acceptance import DifferingFact, SlowFigure
 from throughline.records.run import Interface, NodeHardware, NodeTelemetry
 from throughline.study.acceptance import Place
 
-
 Part = Literal["GPU", "GPU memory", "PCIe", "NVLink", "host", "host memory", "network", "software", "disk"]
 OF_GPU: dict[str, frozenset[Part]] = {
     "step": frozenset({"GPU", "GPU memory", "PCIe", "host", "host memory", "software"}),
@@ -54,7 +53,7 @@ class Fact:
     key: str
     words: str
     part: Part
-    bad: Bad
+    bad: Literal["low", "high", "other"]
     unit: str = ""
     least: float = 0.02
     absolute: bool = False
