@@ -210,18 +210,13 @@ NETWORK_NOTES = (
 
 @dataclass(frozen=True)
 class Exchange:
-    """The exchange of one cell: what its step spends on it, its messages alone, and their bandwidths; None if not
-    known. reason: why the messages are not known."""
+    """The exchange of one cell: what its step spends on it, and figures of its messages alone by the keys of their
+    columns, as far as they are known. reason: why the messages are not known."""
 
     cell: Cell
     reason: str | None
-    communication_s: float | None = None
-    messages: int | None = None
-    bytes_per_step: int | None = None
-    alone_s: float | None = None
-    explained_s: float | None = None
-    algorithm_gb_per_s: float | None = None
-    bus_gb_per_s: float | None = None
+    communication_s: float | None
+    alone: dict[str, float | None]
 
 
 def exchanges(groups: Iterable[Group], everything: Iterable[Group]) -> list[Exchange]:
@@ -230,26 +225,26 @@ def exchanges(groups: Iterable[Group], everything: Iterable[Group]) -> list[Exch
     for group in groups:
         parts = {step.cell: step.parts.get("communication") for step in split(group, everything)}
         for cell in group.measured:
-            if alone := cell.record.network:
-                part, known = parts.get(cell), dict[str, Any]()
+            if network := cell.record.network:
+                part, figures = parts.get(cell), dict[str, float | None]()
                 spent = part.seconds if part else None
-                if alone.seconds and alone.bytes_per_step is not None:
-                    rate = alone.bytes_per_step / alone.seconds / 1e9
-                    known = {
-                        "messages": alone.messages,
-                        "bytes_per_step": alone.bytes_per_step,
-                        "alone_s": alone.seconds,
-                        "explained_s": None if spent is None else min(alone.seconds, spent),
+                if network.seconds and network.bytes_per_step is not None:
+                    rate = network.bytes_per_step / network.seconds / 1e9
+                    figures = {
+                        "messages": network.messages,
+                        "bytes_per_step": network.bytes_per_step,
+                        "alone_s": network.seconds,
+                        "explained_s": None if spent is None else min(network.seconds, spent),
                         "algorithm_gb_per_s": rate,
                         "bus_gb_per_s": rate * factor("all-reduce", cell.record.replicas),
                     }
-                found.append(Exchange(cell, alone.reason, spent, **known))
+                found.append(Exchange(cell, network.reason, spent, figures))
     return found
 
 
 def _of_network(key: str, heading: str, small: str, show: Callable[[Any], str] = reading) -> Column:
     """Return the column of a figure that has the network's own reason if it is not known."""
-    return Column(key, heading, small, lambda one: Entry.of(getattr(one, key), show, one.reason or NO_EXTRA))
+    return Column(key, heading, small, lambda one: Entry.of(one.alone.get(key), show, one.reason or NO_EXTRA))
 
 
 NETWORK_COLUMNS = (
