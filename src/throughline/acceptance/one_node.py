@@ -39,9 +39,8 @@ def answer(acceptance: Acceptance, node: int) -> tuple[int, list[str]]:
 
 def _below(acceptance: Acceptance, node: int) -> Iterator[str]:
     """Yield where the node, or one of its devices, is below what is expected by more than the tolerance."""
-    expected = {
-        (short.what, short.figure, short.at, short.size): short.expected for short in acceptance.expected if short.short
-    }
+    short = [figure for figure in acceptance.expected if figure.short]
+    expected = {(figure.what, figure.figure, figure.at, figure.size): figure.expected for figure in short}
     for figure in acceptance.figures:
         value = expected.get((figure.what, figure.figure, figure.kind, figure.size))
         for standing in figure.standings if value else ():

@@ -131,9 +131,7 @@ def named(outcome: Acceptance) -> list[int]:
     """Return the numbers of the nodes that are slow, broken, away, missing or in doubt."""
     places = [finding.place for finding in outcome.findings]
     places += [run.place for run in outcome.missing]
-    places += [
-        place.place for figure in outcome.figures for place in figure.standings if place.verdict == "not certain"
-    ]
+    places += [place.place for each in outcome.figures for place in each.standings if place.verdict == "not certain"]
     nodes = {node for place in places if place.kind != "all" for node in place.nodes}
     return sorted(nodes | {away.node for away in outcome.away})
 

@@ -175,9 +175,7 @@ def limits(scope: Scope, best: Cell) -> Answer:
     for split in step_breakdown.split(best.group, scope.everything):
         if split.cell is best and split.parts:
             doubts = {name: part.doubt for name, part in split.parts.items()}
-            shares = [
-                f"{name} {doubts.get(name) or percent(seconds / split.step_s)}" for name, seconds in split.shown.items()
-            ]
+            shares = [f"{name} {doubts.get(name) or percent(s / split.step_s)}" for name, s in split.shown.items()]
             return Answer("Limited by", f"A step of {best.name} takes: {', '.join(shares)}.")
     waits = best.record.loader_stall_share or 0.0
     if waits > predictions.WAITS:
