@@ -9,6 +9,7 @@ environment: the workers' environment, as FRAMEWORK=NAME; may be repeated
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from throughline.command import run
@@ -28,7 +29,7 @@ def main(
     from throughline.launch.quick_check import Checks
     from throughline.study.acceptance import read_plan
 
-    asked = quick.nodes_alone(read_plan(acceptance))
+    asked = replace(read_plan(acceptance), rounds=0)  # rounds are of pairs of nodes
     names = {} if asked.fleet.hosts == "simulated" else fleet.node_names()
     if names:  # logs call them node0, node1, ...
         os.environ[files.NODES] = accepted.names()

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from throughline.records.acceptance import Acceptance
-from throughline.study.acceptance import RECORDED, ROUNDS, Place, Plan
+from throughline.study.acceptance import RECORDED, ROUNDS, Place
 
 if TYPE_CHECKING:
     from throughline.acceptance.measured import Run
@@ -95,8 +95,3 @@ def not_passed(outcome: Acceptance) -> dict[int, str]:
         for node in finding.place.nodes
     }
     return dict(sorted((missing | named | away).items()))  # an earlier measurement of a node that is away may be old
-
-
-def nodes_alone(asked: Plan) -> Plan:
-    """Return what an acceptance measures of single nodes."""
-    return replace(asked, rounds=0)
