@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 def main(file: Path = Path("results/acceptance.json"), /, node: str | None = None) -> int:
-    from throughline.acceptance import one_node, verdict
+    from throughline.acceptance import verdict
     from throughline.files import UserError
     from throughline.launch import fleet
     from throughline.records import read_acceptance
@@ -27,7 +27,7 @@ def main(file: Path = Path("results/acceptance.json"), /, node: str | None = Non
         accepted, names = read_acceptance(file), fleet.node_names(file.with_name(Path(LOCAL).name))
         status, lines = STATUS[accepted.verdict], list(verdict.lines(accepted))
         if node:
-            status, lines = one_node.answer(accepted, one_node.number(node, names))
+            status, lines = verdict.of_node(accepted, verdict.node_number(node, names))
     except (UserError, OSError, RecursionError) as error:  # not 1, because nothing is known to be slow
         print(f"error: {error}", file=sys.stderr)
         return STATUS["inconclusive"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from throughline.acceptance import one_node, verdict
+from throughline.acceptance import verdict
 from throughline.commands import accept
 from throughline.files import UserError, write_json
 from throughline.study.accept_section import Expectation
@@ -71,13 +71,13 @@ def test_a_verdict_that_cannot_be_read_is_inconclusive(tmp_path: Path, said: Sai
     ("name", "number"), [("green-0", 0), ("green-0.example.org", 0), ("green-1.example.org", 1), ("green-2.b.org", 3)]
 )
 def test_a_node_is_known_by_its_name_with_or_without_its_domain(name: str, number: int) -> None:
-    assert one_node.number(name, NAMES) == number
+    assert verdict.node_number(name, NAMES) == number
 
 
 @pytest.mark.parametrize("name", ["green", "green-2", "me@green-1", ""])
 def test_a_name_of_no_node_or_of_two_is_refused(name: str) -> None:
     with pytest.raises(UserError, match="4 nodes are known"):
-        one_node.number(name, NAMES)
+        verdict.node_number(name, NAMES)
 
 
 def test_a_prolog_asks_about_its_own_node(tmp_path: Path, said: Said) -> None:
@@ -107,15 +107,15 @@ def test_a_node_is_fit_whose_fleet_is_not(tmp_path: Path) -> None:
             (tmp_path / measured.record).unlink()
     found = verdict.judge(made, tmp_path, {1: "it is off"})
     assert found.verdict == "outliers"
-    assert one_node.answer(found, 0) == (0, ["node 0 is fit"])
-    assert one_node.answer(found, 1)[0] == 2
-    assert one_node.answer(found, 7) == (2, ["node 7 was not asked for"])
+    assert verdict.of_node(found, 0) == (0, ["node 0 is fit"])
+    assert verdict.of_node(found, 1)[0] == 2
+    assert verdict.of_node(found, 7) == (2, ["node 7 was not asked for"])
 
 
 def test_a_node_is_not_fit_if_it_is_below_what_is_expected(tmp_path: Path) -> None:
     row = Expectation(what="matmul", at="device", value=700.0, unit="TFLOPS", source="an order")
     found = judged(tmp_path, fleets.asked(expected=[row]), speed=lambda one: 0.95 if one.place.nodes == (2,) else 1.0)
     found = found.model_copy(update={"findings": []})
-    status, lines = one_node.answer(found, 2)
+    status, lines = verdict.of_node(found, 2)
     assert status == 1 and lines[0].startswith("node 2, GPU 0: matrix product is 9")
-    assert one_node.answer(found, 0)[0] == 0
+    assert verdict.of_node(found, 0)[0] == 0
