@@ -11,8 +11,7 @@ from pydantic import ValidationError
 
 from throughline import log_kinds
 from throughline.files import UserError, natural, scrubbed
-from throughline.log_kinds.kind import FACTS, Fact, computed, fact_of, named, read
-from throughline.log_kinds.log import Log, Unusable
+from throughline.log_kinds.kind import FACTS, Fact, Log, Unusable, computed, fact_of, named, read
 from throughline.records import SCHEMA, ImportedRun
 from throughline.text_files import UNREADABLE, opened
 

@@ -13,8 +13,7 @@ from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Any
 
-from throughline.log_kinds.kind import Fields, Kind, Rule
-from throughline.log_kinds.log import NUMBER, Log, Unusable, number
+from throughline.log_kinds.kind import NUMBER, Fields, Kind, Log, Rule, Unusable, number
 
 PARALLEL = ("tensor", "pipeline", "context")
 BEGINNINGS = ("cache_clear", "submission_benchmark", "init_start", "run_start")

@@ -21,8 +21,7 @@ from operator import mul
 from statistics import fmean, median
 from typing import Any
 
-from throughline.log_kinds.kind import Fields, Kind, Lines, Rule, computed, form, listed, named
-from throughline.log_kinds.log import NUMBER, Log, Unusable, number
+from throughline.log_kinds.kind import NUMBER, Fields, Kind, Lines, Log, Rule, Unusable, computed, form, listed, named, number
 from throughline.spec import Topology
 
 IPS = rf".*?\bips: (?P<per_s>{NUMBER}) (?:sequences|images|samples)/s"

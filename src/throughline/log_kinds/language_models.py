@@ -15,8 +15,7 @@ from dataclasses import replace
 from operator import floordiv
 from statistics import harmonic_mean, median
 
-from throughline.log_kinds.kind import Kind, Rule, computed
-from throughline.log_kinds.log import NUMBER
+from throughline.log_kinds.kind import NUMBER, Kind, Rule, computed
 
 MAXTEXT_STEP = rf"completed step: (?P<step>\d+), seconds: {NUMBER}, TFLOP/s/device: \S+, "
 MAXTEXT = Kind(

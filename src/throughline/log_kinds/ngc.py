@@ -16,8 +16,7 @@ from operator import floordiv, mul
 from statistics import harmonic_mean
 from typing import Any
 
-from throughline.log_kinds.kind import Kind, Lines, Rule, computed, form, listed, named
-from throughline.log_kinds.log import Log, Unusable, number, only
+from throughline.log_kinds.kind import Kind, Lines, Log, Rule, Unusable, computed, form, listed, named, number, only
 
 CONTAINER = r"(Container nvidia build = +\d+)"
 AVERAGE = r"DLL [\d-]+ [\d:.]+ - +throughput_train : ([\d.]+)"

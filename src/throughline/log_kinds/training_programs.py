@@ -25,8 +25,7 @@ from operator import floordiv, mul
 from statistics import harmonic_mean
 from typing import Any
 
-from throughline.log_kinds.kind import Kind, Lines, Rule, computed, form
-from throughline.log_kinds.log import NUMBER, Log, Unusable
+from throughline.log_kinds.kind import NUMBER, Kind, Lines, Log, Rule, Unusable, computed, form
 
 # Megatron lists an argument in this form: `  hidden_size .......... 1024`.
 ARGUMENT = r"(?m)^\s*(?:\[.*\] )?{} \.+ (\d+)"

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from throughline.log_kinds.log import plain
+from throughline.log_kinds.kind import plain
 from throughline.spec.options import Steps
 from throughline.spec.program import TIMES, Program
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from throughline.log_kinds.log import Outcome
+from throughline.log_kinds.kind import Outcome
 from throughline.records.entry import Count, Entry, Schema
 from throughline.records.result import Result
 

@@ -21,8 +21,7 @@ from throughline import log_kinds, records
 from throughline.comparables import exports
 from throughline.comparables.imported import LARGEST, imported, of_file
 from throughline.files import UserError
-from throughline.log_kinds.kind import FACTS
-from throughline.log_kinds.log import plain
+from throughline.log_kinds.kind import FACTS, plain
 from throughline.report.render import imports, table_files
 
 PLACES = [folder / "shared" / "reference" / "logs" for folder in Path(__file__).parents[4:]]
