@@ -21,13 +21,13 @@ from operator import mul
 from statistics import fmean, median
 from typing import Any
 
-from throughline.log_kinds.kind import NUMBER, Fields, Kind, Lines, Log, Rule, Unusable, computed, form, listed, named, number
+from throughline.log_kinds.kind import NUMBER, Fields, Kind, Log, Rule, Unusable, computed, form, listed, named, number
 from throughline.spec import Topology
 
 IPS = rf".*?\bips: (?P<per_s>{NUMBER}) (?:sequences|images|samples)/s"
 
 
-def paddle_rule(log: Log, lines: Lines, facts: dict[str, Any]) -> Rule:
+def paddle_rule(log: Log, lines: list[re.Match[str]], facts: dict[str, Any]) -> Rule:
     """Return Paddle's rule by its model and by the age of its benchmark."""
     words, program = "the mean of ips over {}, times the number of cards", lines[0].groupdict().get("program")
     if program == "total" or log.named(r"(N\d+C\d+_log)"):
@@ -118,7 +118,7 @@ ONEFLOW_GPT = replace(
 )
 
 
-def over_ranks(log: Log, lines: Lines, facts: dict[str, Any]) -> Rule:
+def over_ranks(log: Log, lines: list[re.Match[str]], facts: dict[str, Any]) -> Rule:
     """Return DLPerf's rule, for lines of all ranks."""
     ranks = facts["devices"]
     if len(lines) % ranks:
