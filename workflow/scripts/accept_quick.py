@@ -23,7 +23,7 @@ def main(
     environment: Sequence[str] = (),
 ) -> None:
     from throughline import files, records
-    from throughline.acceptance import quick, verdict
+    from throughline.acceptance import verdict
     from throughline.archive import accepted
     from throughline.launch import fleet
     from throughline.launch.quick_check import Checks
@@ -37,7 +37,7 @@ def main(
     words = [f"--environment={name}" for name in environment]
     script = Path(__file__).with_name("accept_visit.py")
     Checks(asked, script, words, srun, names).run(absent, lambda text: print(text, flush=True))
-    bad = quick.not_passed(verdict.judge(asked, away=absent))
+    bad = verdict.not_passed(verdict.judge(asked, away=absent))
     for node, why in bad.items():
         print(f"node {node} has not passed: {why}")
     files.write_json(output, {"schema": records.SCHEMA, "not_passed": {str(node): why for node, why in bad.items()}})

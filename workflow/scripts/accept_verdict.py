@@ -25,7 +25,7 @@ def main(
     exclude: Path,
     away: dict[str, str] | None = None,
 ) -> None:
-    from throughline.acceptance import quick, verdict
+    from throughline.acceptance import verdict
     from throughline.files import write_json, write_text
     from throughline.launch import fleet
     from throughline.report.render import acceptance as shown
@@ -39,7 +39,7 @@ def main(
     write_acceptance(judged, page)
     shown.write(judged, standings, pairs)
     names = {} if asked.fleet.hosts == "simulated" else fleet.node_names()
-    bad = [names[node].rpartition("@")[2] for node in quick.not_passed(judged) if node in names]
+    bad = [names[node].rpartition("@")[2] for node in verdict.not_passed(judged) if node in names]
     write_text(exclude, "".join(f"{name}\n" for name in [",".join(bad)] if name), mode=0o600)
 
 

@@ -2,24 +2,29 @@
 
 A record counts only if its node job has ended since it was made, or names it among what it has measured so far.
 Otherwise it is a figure of an earlier acceptance.
+
+A quick acceptance measures everything on all devices of a node at once, several times in one run. So the rest of this
+package sees a run for each device, measurement and repeat, whose record is a part of the record that was made.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from throughline import records
-from throughline.acceptance import quick
 from throughline.files import UserError, read_json
 from throughline.records.acceptance import Broken, Failure, Missing, unfinished
-from throughline.study.acceptance import RECORDED, Measurement, Place, Plan
+from throughline.study.acceptance import RECORDED, ROUNDS, Measurement, Place, Plan
 
 FIGURE = ["what", "figure", "size", "kind", "unit", "better"]
 """The columns that name a figure. A figure without a size has 0."""
+ALONE = ("matmul", "memory", "copies")
+"""What every device measures for itself."""
 UNSUPPORTED = "unsupported"
 """How the reason begins for which another call would measure a run no better."""
 
@@ -83,7 +88,7 @@ def read(asked: Plan, folder: Path, away: Mapping[int, str]) -> Measured:
                 gap = Missing(place=place, what=measurement.what, repeat=repeat, record=path, reason=reason)
                 measured.missing.append(gap)
         is_whole_node = asked.quick and measurements[0].place.kind == "node"
-        measured.runs.extend(quick.views({run.measurement.what: run for run in valid}) if is_whole_node else valid)
+        measured.runs.extend(views({run.measurement.what: run for run in valid}) if is_whole_node else valid)
     return measured
 
 
@@ -170,3 +175,60 @@ def _links(values: pd.DataFrame) -> pd.DataFrame:
     best = speeds.groupby([nodes[name] for name in [*FIGURE, "node", "repeat"]], sort=False).idxmax()
     links = nodes.loc[best].sort_values("node", kind="stable")
     return links.assign(kind="link", place=links.node.map(lambda node: Place("link", (node,)))).drop(columns="node")
+
+
+def views(node: dict[str, Run]) -> Iterator[Run]:
+    """Yield a node's runs by measurement, place and repeat. node: its valid runs by what they measure."""
+    if step := node.get("step"):
+        yield from _of_step(step)
+    if parts := node.get("parts"):
+        on_cpu = parts.measurement.spec.device == "cpu"
+        # The window of the parts is too short for telemetry, and the training step runs right after it.
+        telemetry = (step or parts).record.telemetry
+        for device in [None] if on_cpu else range(parts.measurement.spec.topology.devices):
+            yield from _of_parts(parts, device, ALONE, telemetry)
+        yield from _of_parts(parts, None, ("all-reduce", "disk"), telemetry)
+
+
+def _of_step(run: Run) -> Iterator[Run]:
+    """Yield a repeat for each third of the window, by the times of its steps."""
+    seconds, batch = run.record.step_seconds, run.record.spec.size.global_batch
+    length = max(1, len(seconds) // ROUNDS)
+    for repeat in range(1, min(ROUNDS, len(seconds)) + 1):
+        share = seconds[(repeat - 1) * length : repeat * length]
+        record = run.record.model_copy(update={"samples_per_s": batch * len(share) / max(sum(share), 1e-9)})
+        yield _view(run, run.place, "step", repeat, record)
+
+
+def _of_parts(run: Run, device: int | None, whats: tuple[str, ...], telemetry: Any) -> Iterator[Run]:
+    """Yield the rounds of these measurements: of one device, or of a node, whose slowest rank counts."""
+    place = run.place if device is None else Place("device", run.place.nodes, device)
+    record = run.record.model_copy(update={"telemetry": telemetry})
+    ranks = [rank.figures or [] for rank in record.ranks if device in (None, rank.rank)]
+    if device is not None:
+        hardware = [_only(node, device) for node in record.hardware or ()]
+        record = record.model_copy(
+            update={"hardware": hardware or None, "telemetry": [_only(node, device) for node in telemetry]}
+        )
+    rounds: dict[tuple[str, Any], int] = {}
+    figures: dict[tuple[str, int], list[Any]] = {}
+    for number, figure in enumerate(record.figures):
+        key = figure.name, figure.at
+        rounds[key] = rounds.get(key, 0) + 1
+        values = [value for rank in ranks if (value := rank[number]) is not None]
+        for what in whats:
+            if figure.name in RECORDED[what] and values:
+                slowest = figure.model_copy(update={"value": min(values)})
+                figures.setdefault((what, rounds[key]), []).append(slowest)
+    for (what, repeat), of_round in figures.items():
+        yield _view(run, place, what, repeat, record.model_copy(update={"figures": of_round}))
+
+
+def _only(node: Any, device: int) -> Any:
+    """Return what is known of a node with this one of its devices."""
+    return node.model_copy(update={"devices": node.devices[device : device + 1]})
+
+
+def _view(run: Run, place: Place, what: Any, repeat: int, record: Any) -> Run:
+    spec = replace(run.measurement.spec, repeat=repeat)
+    return replace(run, measurement=replace(run.measurement, place=place, what=what, spec=spec), record=record)

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from throughline import records
-from throughline.acceptance import figures, findings, limits, quick, undecided
+from throughline.acceptance import figures, findings, limits, undecided
 from throughline.acceptance.measured import UNSUPPORTED, Measured, read
 from throughline.files import UserError
 from throughline.numbers import counted
@@ -53,7 +53,7 @@ def judge(asked: study.Plan, folder: Path = Path(), away: Mapping[int, str] = Ma
         figures=[undecided.with_doubts(figure, outliers, asked.tolerance) for figure in judged],
     )
     if asked.quick:  # nobody measures a pair of a node that has not passed
-        bad = quick.not_passed(outcome).keys()
+        bad = not_passed(outcome).keys()
         gaps_left = [run for run in outcome.missing if len(run.place.nodes) == 1 or not bad & set(run.place.nodes)]
         outcome = outcome.model_copy(update={"missing": gaps_left})
     gaps = list(_gaps(outcome))
@@ -190,6 +190,25 @@ def paragraph(outcome: Acceptance) -> str:
         f"slower than its peers{disks} and stands out among all places and figures."
     )
     return " ".join(line if line.endswith(".") else f"{line}." for line in [how, *lines(outcome)])
+
+
+def not_passed(outcome: Acceptance) -> dict[int, str]:
+    """Map the nodes that have not passed to the reason: they are slow or broken, away, or were not measured alone.
+
+    If half of the nodes were not measured, it is not their fault.
+    """
+    away = {node.node: f"it is away, because {node.reason}" for node in outcome.away}
+    alone = [run for run in reversed(outcome.missing) if len(run.place.nodes) == 1]
+    missing = {run.place.nodes[0]: f"{run.what} is missing: {run.reason}" for run in alone} | away
+    if 2 * len(missing.keys() - away) >= len(outcome.nodes) - len(away):
+        missing = away
+    named = {
+        node: finding.sentence
+        for finding in reversed(outcome.findings)
+        if finding.place.kind != "pair"
+        for node in finding.place.nodes
+    }
+    return dict(sorted((missing | named | away).items()))  # an earlier measurement of a node that is away may be old
 
 
 def node_number(name: str, names: Mapping[int, str]) -> int:

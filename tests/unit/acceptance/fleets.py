@@ -11,7 +11,7 @@ from typing import Any
 
 from report_fixture import NO_MEMORY, NO_WORK
 from throughline.acceptance import verdict
-from throughline.acceptance.quick import ALONE
+from throughline.acceptance.measured import ALONE
 from throughline.files import write_json
 from throughline.records import SCHEMA
 from throughline.records.acceptance import Acceptance

@@ -10,7 +10,7 @@ import pytest
 from benchmarks import slow_parts
 
 from throughline import records
-from throughline.acceptance import quick, verdict
+from throughline.acceptance import verdict
 from throughline.files import write_json
 from throughline.launch.quick_check import NodeCheck
 from throughline.records.acceptance import Acceptance, unfinished
@@ -31,7 +31,7 @@ def test_equal_nodes_pass_and_everything_but_the_links_is_compared(tmp_path: Pat
         ("all-reduce", "node", 4), ("disk", "node", 4),
     }  # fmt: skip
     assert {len(place.repeats) for figure in found.figures for place in figure.standings} == {3}
-    assert quick.not_passed(found) == {}
+    assert verdict.not_passed(found) == {}
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_equal_nodes_pass_and_everything_but_the_links_is_compared(tmp_path: Pat
 def test_a_slow_device_or_node_has_not_passed_by_so_much(tmp_path: Path, speed: fleets.Share, place: str) -> None:
     found = judged(tmp_path, asked(), speed=speed)
     assert [str(finding.place) for finding in found.findings] == [place]
-    ((node, why),) = quick.not_passed(found).items()
+    ((node, why),) = verdict.not_passed(found).items()
     assert f"node {node}" in place and " slower than " in why and why.startswith(f"{place}: ")
 
 
@@ -73,7 +73,7 @@ def test_a_node_with_a_fault_has_not_passed_though_it_is_fast(tmp_path: Path) ->
     found = judged(tmp_path, asked(pairs="none"), change=facts)
     assert found.summary == "Not fit (4 nodes): unlike the others: node 1, node 2."
     end = "It is the machine: nothing of it is slow, and it is not like the others."
-    assert quick.not_passed(found) == {
+    assert verdict.not_passed(found) == {
         1: f"node 1: its active NVLinks was 17, theirs 18; reason: an NVLink is down. {end}",
         2: f"node 2: its driver was 570.2, theirs 580.1; reason: another driver. {end}",
     }
@@ -100,14 +100,14 @@ def without(made: Plan, folder: Path, *nodes: int) -> Acceptance:
 def test_a_node_that_does_not_answer_is_named_and_its_pairs_are_not_missing(tmp_path: Path) -> None:
     found = without(asked(), tmp_path, 2)
     told = "node 2 has not ended its check: no answer within 60 s. It is the machine: it could not be measured."
-    assert quick.not_passed(found) == {2: told}
+    assert verdict.not_passed(found) == {2: told}
     assert found.verdict == "outliers" and {run.place.nodes for run in found.missing} == {(2,)}
     assert "broken: node 2; 2 runs are missing (node 2)" in found.summary
 
 
 def test_if_half_of_the_nodes_do_not_answer_none_of_them_is_blamed(tmp_path: Path) -> None:
     found = without(asked(pairs="none"), tmp_path, 1, 2)
-    assert (found.verdict, quick.not_passed(found)) == ("inconclusive", {})
+    assert (found.verdict, verdict.not_passed(found)) == ("inconclusive", {})
 
 
 @pytest.mark.slow
