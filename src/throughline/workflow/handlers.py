@@ -11,7 +11,7 @@ from pathlib import Path
 
 from snakemake.logging import logger
 
-from throughline.archive import results
+from throughline.archive import compare
 from throughline.command import loaded
 from throughline.console import plan
 from throughline.console.plan import Plan
@@ -72,7 +72,7 @@ class Handlers:
         lock.unclaimed(made.pending)
         if "results/compare.json" in made.pending:
             for folder in self.call.config.compare.folders():
-                results.read_folder(folder)
+                compare.read_folder(folder)
         specs, slurm = list(made.runs.values()), self.node_jobs.slurm
         devices = slurm.reserved_devices(specs)
         if self.inside.is_deployed or self.inside.is_submitted:
