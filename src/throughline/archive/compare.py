@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from throughline import files, records
-from throughline.archive import compare_acceptance
+from throughline.archive import accepted
 from throughline.archive.opening import Archive, looked_into
 from throughline.files import UserError, read_json
 from throughline.records.compared import Compared, ComparedArchive, ComparedCell, Difference
@@ -65,7 +65,7 @@ class Results:
     name: str
     folder: Path
     groups: Sequence[Group]
-    acceptance: compare_acceptance.Side | None = None
+    acceptance: accepted.Side | None = None
     sha256: str | None = None
     version: str | None = None
     unreadable: Sequence[str] = ()
@@ -110,8 +110,7 @@ class Results:
 def present(summaries: Sequence[Path], acceptance: Path | None) -> Results:
     """Return the present results."""
     groups = cells.groups([records.read_summary(path) for path in summaries])
-    accepted = compare_acceptance.read(acceptance) if acceptance else None
-    return Results(machines.HERE, Path("results"), groups, accepted)
+    return Results(machines.HERE, Path("results"), groups, accepted.read(acceptance) if acceptance else None)
 
 
 @contextmanager
@@ -119,13 +118,13 @@ def opened(path: Path) -> Iterator[Results]:
     """Open an archive, or a folder of results. UserError as from `looked_into` and `read_folder`."""
     if path.is_dir():
         groups = cells.groups(read_folder(path).values())
-        yield Results(_name(path), path, groups, compare_acceptance.read(path / Path(study.RESULT).name))
+        yield Results(_name(path), path, groups, accepted.read(path / Path(study.RESULT).name))
         return
     with looked_into(path) as archive:
         readable, unreadable = _summaries(archive)
-        groups, accepted = cells.groups(readable), compare_acceptance.read(archive.folder / study.RESULT)
+        groups, acceptance = cells.groups(readable), accepted.read(archive.folder / study.RESULT)
         digest, version = files.sha256(path), archive.contents.version
-        yield Results(_name(path), archive.folder / "results", groups, accepted, digest, version, unreadable)
+        yield Results(_name(path), archive.folder / "results", groups, acceptance, digest, version, unreadable)
 
 
 def names(paths: Sequence[Path]) -> Mapping[str, Path]:
@@ -250,7 +249,7 @@ def _beside(ours: Results, theirs: Results) -> ComparedArchive:
     lacking = [key for key in theirs.cells if key not in ours.cells]
     acceptance = None
     if ours.acceptance and theirs.acceptance:
-        acceptance = compare_acceptance.compare(ours.acceptance, theirs.acceptance, theirs.name)
+        acceptance = accepted.compare(ours.acceptance, theirs.acceptance, theirs.name)
     return ComparedArchive(
         name=theirs.name,
         sha256=theirs.sha256,
