@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from throughline import records
-from throughline.acceptance import figures, findings, limits, undecided
+from throughline.acceptance import figures, findings, undecided
 from throughline.acceptance.measured import UNSUPPORTED, Measured, read
 from throughline.files import UserError
 from throughline.numbers import counted
@@ -26,7 +26,7 @@ def judge(asked: study.Plan, folder: Path = Path(), away: Mapping[int, str] = Ma
     outliers = [*findings.refused(measured.broken, len(asked.fleet.nodes)), *findings.find(measured, peers)]
     if asked.quick:
         outliers.extend(findings.odd(measured, {node for one in outliers for node in one.place.nodes}))
-    expected = [limits.compare(wanted, judged, asked.tolerance) for wanted in asked.expected]
+    expected = [figures.compare(wanted, judged, asked.tolerance) for wanted in asked.expected]
     slow_nodes = {finding.place.nodes[0] for finding in outliers if finding.place.kind != "pair"}
     unjudged = list(undecided.differences(peers, asked.tolerance, slow_nodes))
     if not any(map(undecided.has_peers, peers)) and not any(figure.reached for figure in expected):
@@ -45,11 +45,11 @@ def judge(asked: study.Plan, folder: Path = Path(), away: Mapping[int, str] = Ma
         summary=_fit(asked.fleet, peers),
         findings=outliers,
         expected=expected,
-        published=[limits.compare(wanted, judged, None) for wanted in asked.published],
+        published=[figures.compare(wanted, judged, None) for wanted in asked.published],
         missing=measured.missing,
         away=[Away(node=node, reason=away[node], figures_of=_days(measured, node)) for node in sorted(away)],
         unjudged=unjudged,
-        remarks=[*undecided.remarks(peers, measured), *limits.remarks(judged)],
+        remarks=[*undecided.remarks(peers, measured), *figures.remarks(judged)],
         figures=[undecided.with_doubts(figure, outliers, asked.tolerance) for figure in judged],
     )
     if asked.quick:  # nobody measures a pair of a node that has not passed
@@ -247,7 +247,7 @@ def _below(acceptance: Acceptance, node: int) -> Iterator[str]:
         value = expected.get((figure.what, figure.figure, figure.kind, figure.size))
         for standing in figure.standings if value else ():
             if value and standing.place.nodes == (node,):
-                share = limits.share_of(value, standing, figure)
+                share = figures.share_of(value, standing, figure)
                 if share < 1 - acceptance.tolerance:
                     yield f"{standing.place}: {figure.words} is {100 * share:.1f} % of what is expected"
 
