@@ -12,17 +12,21 @@ from typing import Any
 from markupsafe import Markup
 from matplotlib.figure import Figure as Plot
 
-from throughline.comparables import published, similar
+from throughline.comparables import plausibility, published, similar
 from throughline.comparables.plausibility import Doubt
 from throughline.comparables.similar import SimilarResult
 from throughline.records import MaxBatch, PredictedSeries, Predictions, Result
-from throughline.report.analysis import judged_pairs, our_results, slow_ranks
+from throughline.report.analysis import judged_pairs, slow_ranks
 from throughline.report.analysis.cells import Cell, Group
 from throughline.report.analysis.comparison import Pair
 from throughline.report.analysis.notes import Note
+from throughline.report.analysis.titles import switches
 from throughline.report.render.plots import Theme
 from throughline.report.render.tables import Table
+from throughline.spec.program import DECIDES
 
+UNITS = ("samples/s", "images/s")
+"""The units of the cells that are compared with results of others."""
 SYNTHETIC = "synthetic data"
 """The mark on tables and plots of runs that did not train on real data."""
 
@@ -89,8 +93,13 @@ class Scope:
 
     @cached_property
     def results(self) -> dict[Cell, Result]:
-        """The measured cells as rows, in the form in which they are compared with results of others."""
-        return our_results.rows(self.measured)
+        """The measured cells as rows, in the form in which they are compared with results of others.
+
+        A cell with a unit or a model of its own, reading alone, or with simulated nodes has none.
+        """
+        ours = (cell for cell in self.measured if not cell.group.reads_alone and not cell.record.simulated)
+        known = (cell for cell in ours if cell.group.unit in UNITS and cell.group.summary.model != DECIDES)
+        return {cell: _row(cell) for cell in known}
 
     @cached_property
     def similar(self) -> list[tuple[Cell, SimilarResult]]:
@@ -100,8 +109,17 @@ class Scope:
 
     @cached_property
     def doubts(self) -> list[Doubt]:
-        """Doubts about the benchmark's own rows and the imported ones."""
-        return our_results.doubts(self.results, self.imported)
+        """Doubts about the benchmark's own rows and the imported ones.
+
+        The largest matrix product of the same runs is a row of its own, which no training should exceed.
+        """
+        rows = []
+        for cell, row in self.results.items():
+            rows.append(row)
+            if (work := cell.record.work) and work.matmul_flops_per_s:
+                value = repr(work.matmul_flops_per_s / 1e12)
+                rows.append(row.model_copy(update={"model": "matmul", "value": value, "unit": "TFLOPS"}))
+        return plausibility.doubts([*rows, *self.imported])
 
 
 @dataclass(frozen=True)
@@ -148,3 +166,33 @@ def section(
 ) -> dict[str, Any]:
     """Return a topic as the page prints it."""
     return {"topic": topic, "table": table, "plots": drawn, "remarks": list(remarks)}
+
+
+def _row(cell: Cell) -> Result:
+    """Return a cell as a row of results, unrounded."""
+    group, summary, record = cell.group, cell.group.summary, cell.record
+    parameters = dict(summary.parameters)
+    length = parameters.pop("sequence_length", None)
+    libraries = (summary.environment.get(cell.framework) or {}).get("framework") or {}
+    return Result(
+        origin="measured",
+        source=f"{group.benchmark} {group.name}",
+        date=(record.started or "")[:10] or None,
+        framework=cell.framework,
+        software=", ".join(f"{name} {version}" for name, version in libraries.items()) or None,
+        model=summary.model,
+        parameters=parameters,
+        sequence_length=length if isinstance(length, int) else None,
+        precision=group.precision,  # type: ignore[arg-type]
+        device=cell.facts.get("device.name"),
+        nodes=cell.topology.nodes,
+        devices=cell.topology.world,
+        batch=record.batch_size_per_device,
+        gradient_accumulation=cell.size.gradient_accumulation,
+        global_batch=record.global_batch,
+        options=switches(summary),
+        convention=f"median of {record.n_ok} runs",
+        value=repr(cell.median),
+        unit=group.unit,  # type: ignore[arg-type]
+        repeats=(min(cell.repeats), max(cell.repeats)) if record.n_ok > 1 else None,
+    )

@@ -12,7 +12,8 @@ from report_fixture import group_of, read_csv, record, scoped, spec, world_of, w
 from throughline.archive import compare
 from throughline.files import UserError
 from throughline.records import Summary, read_summary
-from throughline.report.analysis import differences, our_results, titles
+from throughline.report.analysis import differences, titles
+from throughline.report.topic import Scope
 from throughline.report.topics import throughput, write_tables
 from throughline.spec import StepSize
 from throughline.study import runs
@@ -41,7 +42,7 @@ def test_all_topologies_are_one_summary_that_names_the_global_batch(tmp_path: Pa
     assert {cell.global_batch for cell in found.frameworks["torch"].values()} == {SAMPLES}
     group = group_of(found)
     assert [cell.size for cell in group.measured] == [StepSize(1, 32, 24), StepSize(2, 32, 12), StepSize(8, 32, 3)]
-    assert [row.gradient_accumulation for row in our_results.rows(group.measured).values()] == [24, 12, 3]
+    assert [row.gradient_accumulation for row in Scope([group]).results.values()] == [24, 12, 3]
     assert "W/ accumulation to 768 samples" in titles.title(group) and "accumulation of" not in titles.title(group)
 
 
