@@ -25,7 +25,7 @@ from report_fixture import (
 )
 from throughline.records import read_summary
 from throughline.report.analysis import cells, notes, summary
-from throughline.report.render import cell_columns, page, run_environment, run_logs
+from throughline.report.render import cell_columns, page, run_environment
 from throughline.study import config
 
 ROOT = Path(__file__).parents[3]
@@ -258,9 +258,9 @@ def test_the_time_of_every_step(tmp_path: Path) -> None:
     lines = re.findall(r'<polyline points="([^"]+)"', html)
     assert len(lines) == 5 + 1
     points = [tuple(map(float, point.split(","))) for point in lines[0].split()]
-    assert len(points) == 2 * run_logs.STRETCHES
+    assert len(points) == 2 * page.STRETCHES
     highest = min(points, key=lambda point: point[1])
-    assert highest[1] == 0.0 and highest[0] / run_logs.WIDTH == pytest.approx(0.437, abs=0.02)
+    assert highest[1] == 0.0 and highest[0] / page.WIDTH == pytest.approx(0.437, abs=0.02)
 
 
 def test_a_warning_of_several_cells_is_told_once(tmp_path: Path) -> None:

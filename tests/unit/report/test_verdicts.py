@@ -31,7 +31,7 @@ from throughline.records import Summary, read_summary
 from throughline.report import answers
 from throughline.report.analysis import cells, comparison, judged_pairs, machines, summary
 from throughline.report.analysis.summary import Terms
-from throughline.report.render import cell_columns, plots, run_environment, run_logs
+from throughline.report.render import cell_columns, page, plots, run_environment
 from throughline.report.topic import Scope
 from throughline.report.topics import comparisons, cost, throughput
 from throughline.study.result_sections import Goals, Price
@@ -416,7 +416,7 @@ def test_a_row_has_the_device_and_the_price_of_its_kept_runs(tmp_path: Path) -> 
 def test_the_steps_of_a_repeat_that_is_left_out_are_not_shown(tmp_path: Path) -> None:
     place = write_summary(moved(tmp_path))
     found = read_summary(place)
-    ((_, steps),) = run_logs.RunLogs.of({place: found}, tmp_path / "report.html").step_times(*cells.groups([found]))
+    ((_, steps),) = page.RunLogs.of({place: found}, tmp_path / "report.html").step_times(*cells.groups([found]))
     assert len(steps) == 3 and {round(step, 2) for run in steps for step in run} == {0.08}
 
 

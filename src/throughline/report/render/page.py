@@ -11,32 +11,39 @@ import base64
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from throughline import records
+from throughline import records, statistics
 from throughline.files import UserError, json_text, snakemake, write_text
+from throughline.numbers import milliseconds
 from throughline.records.acceptance import Acceptance
 from throughline.report import answers
 from throughline.report.analysis import goals
-from throughline.report.analysis.cells import Asked, Group, groups
+from throughline.report.analysis.cells import Asked, Cell, Group, groups
 from throughline.report.analysis.summary import summarize
 from throughline.report.analysis.titles import switches
-from throughline.report.render import acceptance, cell_columns, compared, imports, run_environment, run_logs, tables
+from throughline.report.render import acceptance, cell_columns, compared, imports, run_environment, tables
 from throughline.report.render.plots import PAGE, inline
 from throughline.report.render.table_files import one_line
 from throughline.report.topic import Drawing, Scope
 from throughline.report.topics import TOPICS, convergence, throughput
 from throughline.report.topics import drawings as drawn
+from throughline.spec import Batch
 from throughline.study.config import block_name
 
 HERE = Path(__file__).parent
+STEPS = 0.05  # a trace shows at least the median plus and minus this share
+STRETCHES = 60  # a run with more than twice as many steps is cut into so many stretches
+WIDTH, HEIGHT = 240, 56  # size of a trace, in its own units
 OF_ORIGIN = ("answers", "figures", "goals", "sections", "settings")
 """What the entry of a derived benchmark lacks. Its origin has it, with what the derived runs say about it."""
 
@@ -142,7 +149,7 @@ def render(
 ) -> str:
     """Return the page as HTML text. Its links are relative to `output`."""
     now, before = groups(results.present.values(), asked), groups(results.earlier.values())
-    logs = run_logs.RunLogs.of({**results.earlier, **results.present}, output)
+    logs = RunLogs.of({**results.earlier, **results.present}, output)
     here, summaries = logs.behind(results.present), [*results.present.values(), *results.earlier.values()]
     imported = [row for source in results.imports for row in source.results().values()]
     script = (HERE / "report.js").read_text(encoding="utf-8")
@@ -190,7 +197,7 @@ def _environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    filters = (switches, download, code, run_logs.trace, run_logs.span_of)
+    filters = (switches, download, code, trace, span_of)
     environment.filters |= {function.__name__: function for function in filters}
     return environment
 
@@ -272,3 +279,93 @@ def _benchmark(scope: Scope, prefix: str) -> dict[str, Any]:
         ],
         "sections": sections,
     }
+
+
+@dataclass(frozen=True)
+class RunLogs:
+    """The logs of all runs on a page.
+
+    folders: the folder of the logs of each benchmark, batch and precision. runs: the record beside each log, if it can
+    be read. page: the file whose links lead to the logs.
+    """
+
+    folders: Mapping[tuple[str, Batch, str], Path]
+    runs: Mapping[Path, records.RunRecord]
+    page: Path
+
+    @classmethod
+    def of(cls, summaries: Mapping[Path, records.Summary], page: Path) -> RunLogs:
+        """Find the logs of all runs behind these summaries, and read the records beside them."""
+        folders: dict[tuple[str, Batch, str], Path] = {
+            (summary.benchmark, summary.batch, summary.precision): path.with_suffix("")
+            for path, summary in summaries.items()
+        }
+        runs = {log: records.stored_run(log.with_suffix(".json")) for log in _logs(summaries)}
+        return cls(folders, {log: run for log, run in runs.items() if run}, page)
+
+    def behind(self, summaries: Mapping[Path, records.Summary]) -> list[records.RunRecord]:
+        """Return the records that are behind these summaries."""
+        return [self.runs[log] for log in _logs(summaries) if log in self.runs]
+
+    def _path(self, group: Group, log: str) -> Path | None:
+        folder = self.folders.get((group.benchmark, group.batch, group.precision))
+        return folder and folder / log
+
+    def address(self, group: Group, name: str) -> str | None:
+        """Return the address of a log of a group; None if the log is not there."""
+        path = self._path(group, name)
+        return quote(os.path.relpath(path, self.page.parent)) if path and path.exists() else None
+
+    def step_times(self, group: Group) -> list[tuple[Cell, list[list[float]]]]:
+        """Return the cells whose records exist, with the seconds of every step of the runs behind their medians."""
+        series = []
+        for cell in group.measured:
+            left_out = {f"run{repeat}.log" for part in cell.record.left_out for repeat in part.repeats}
+            logs = (self._path(group, log) for log in cell.record.logs if log.rpartition("/")[2] not in left_out)
+            runs = [self.runs[log] for log in logs if log and log in self.runs]
+            seconds = [run.step_seconds for run in runs if run.status == "ok" and run.step_seconds]
+            if seconds:
+                series.append((cell, seconds))
+        return series
+
+
+def _logs(summaries: Mapping[Path, records.Summary]) -> list[Path]:
+    series = [(path, cells) for path, summary in summaries.items() for cells in summary.frameworks.values()]
+    return [path.with_suffix("") / log for path, cells in series for cell in cells.values() for log in cell.logs]
+
+
+def trace(runs: Sequence[Sequence[float]]) -> Markup:
+    """Return a small plot with a line for each run over its steps. A dashed line is the median of all steps."""
+    every = [seconds for run in runs for seconds in run]
+    middle = statistics.median(every) or 1.0
+    low, high = min(min(every), (1 - STEPS) * middle), max(max(every), (1 + STEPS) * middle)
+
+    def height(seconds: float) -> str:
+        return f"{HEIGHT * (high - seconds) / (high - low):.3g}"
+
+    lines = []
+    for run in runs:
+        points = _thinned(run)
+        last = max(len(points) - 1, 1)
+        places = (f"{WIDTH * at / last:.4g},{height(seconds)}" for at, seconds in enumerate(points))
+        lines.append(f'<polyline points="{" ".join(places)}"/>')
+    return Markup(
+        f'<svg class="trace" viewBox="0 -2 {WIDTH} {HEIGHT + 4}" role="img" aria-label="{span_of(runs)}">'
+        f'<path d="M0 {height(middle)}H{WIDTH}"/>{"".join(lines)}</svg>'
+    )
+
+
+def span_of(runs: Sequence[Sequence[float]]) -> str:
+    """Return the shortest and the longest step, and the median of all steps, as text."""
+    every = [seconds for run in runs for seconds in run]
+    ends = " to ".join(dict.fromkeys(map(milliseconds, (min(every), max(every)))))
+    return f"{ends} ms, median {milliseconds(statistics.median(every) or 0.0)}"
+
+
+def _thinned(steps: Sequence[float]) -> list[float]:
+    """Return all steps; of a long run the shortest and the longest step of each stretch, so that no outlier is lost."""
+    if len(steps) <= 2 * STRETCHES:
+        return list(steps)
+    edges = [len(steps) * index // STRETCHES for index in range(STRETCHES + 1)]
+    stretches = [steps[start:end] for start, end in pairwise(edges)]
+    return [seconds for stretch in stretches for seconds in (min(stretch), max(stretch))]
