@@ -19,7 +19,7 @@ from throughline.records import MaxBatch, PredictedSeries, Predictions, Result
 from throughline.report.analysis import judged_pairs, slow_ranks
 from throughline.report.analysis.cells import Cell, Group
 from throughline.report.analysis.comparison import Pair
-from throughline.report.analysis.notes import Note
+from throughline.report.analysis.advice import Note
 from throughline.report.analysis.titles import switches
 from throughline.report.render.plots import Theme
 from throughline.report.render.tables import Table

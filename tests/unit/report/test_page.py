@@ -24,7 +24,7 @@ from report_fixture import (
     write_summaries,
 )
 from throughline.records import read_summary
-from throughline.report.analysis import cells, notes, summary
+from throughline.report.analysis import advice, cells, summary
 from throughline.report.render import cell_columns, page, run_environment
 from throughline.study import config
 
@@ -274,7 +274,7 @@ def test_a_warning_of_several_cells_is_told_once(tmp_path: Path) -> None:
     ]  # fmt: skip
     [place] = write_summaries(tmp_path, {"bz32_fp32": runs}, repeats=5)
     [group] = cells.groups([read_summary(place)])
-    assert [(note.where, note.text) for note in notes.notes(group)] == [
+    assert [(note.where, note.text) for note in advice.notes(group)] == [
         ("torch 1n1g, 1n2g, 1n4g", "others use 2 of 2 cores (numbers of torch 1n4g)"),
         ("torch 1n1g, 1n2g, 1n4g", "driver 5.4.1 is old"),
         *((f"torch {topology}", f"made for {topology}") for topology in ("1n1g", "1n2g", "1n4g")),

@@ -21,7 +21,7 @@ from report_fixture import (
     write_series,
 )
 from throughline.records import Summary
-from throughline.report.analysis import cells, notes, summary, titles
+from throughline.report.analysis import advice, cells, summary, titles
 from throughline.report.analysis.summary import Terms
 from throughline.report.render import page, run_environment
 from throughline.report.render.page import Results
@@ -120,7 +120,7 @@ def test_more_than_a_matrix_product_of_the_same_runs_is_implausible(tmp_path: Pa
 def test_a_step_that_was_not_compiled_on_gpus_is_said(
     tmp_path: Path, device: dict[str, Any], compiled: bool, says: bool
 ) -> None:
-    found = notes.not_compiled(
+    found = advice.not_compiled(
         group_of(summarized(tmp_path, {"1n1g": [100.0]}, options={"compile": compiled}, device_found=device))
     )
     assert [(note.where, "options.compile is false" in note.text) for note in found] == [("torch", True)] * says
@@ -145,7 +145,7 @@ def test_what_compile_auto_did_is_in_the_title_and_an_eager_step_is_said(
     stated = {name: {"compiling": words} if words else {} for name, words in settings.items()}
     group = group_of(with_settings(tmp_path, stated, options={"compile": "auto"}))
     assert f"fp32, {title}" in titles.title(group)
-    texts = [note.text for note in notes.not_compiled(group)]
+    texts = [note.text for note in advice.not_compiled(group)]
     assert len(texts) == len(said) and all(words in text for words, text in zip(said, texts, strict=True))
 
 

@@ -23,7 +23,7 @@ from report_fixture import (
 )
 from throughline.files import UserError
 from throughline.records import CellRecord, read_summary
-from throughline.report.analysis import advice, notes, summary
+from throughline.report.analysis import advice, summary
 from throughline.study.runs import read_spec
 
 
@@ -56,7 +56,7 @@ def test_a_published_study_comes_out_as_printed(tmp_path: Path) -> None:
 )
 def test_texts_that_differ_in_their_numbers_alone_are_one(tmp_path: Path, texts: list[str], said: list[str]) -> None:
     """The largest numbers remain. Versions, dates and topologies are no numbers."""
-    assert notes.merged(texts) == said
+    assert advice.merged(texts) == said
     runs = [record(spec(repeat=n), 100.0, warnings=[text]) for n, text in enumerate(texts, start=1)]
     assert cell_of([write_record(tmp_path, run) for run in runs]).warnings == said
 
@@ -215,7 +215,7 @@ def test_a_model_that_one_device_cannot_hold_is_compared_with_the_smallest_topol
     assert (four.replicas, four.global_batch, four.batch_size_per_device) == (2, 64, None)
     assert (found.batch, found.batch_size_per_device) == (32, None)
     assert "2 devices share one" in found.reasons["batch_size_per_device"]
-    assert ["relative to 1n2g" in note.text for note in notes.notes(group_of(found)) if note.where == "torch"] == [True]
+    assert ["relative to 1n2g" in note.text for note in advice.notes(group_of(found)) if note.where == "torch"] == [True]
 
 
 @pytest.mark.parametrize(("status", "baseline", "speedup"), [("oom", "1n2g", None), ("unsupported", "1n4g", 1.0)])

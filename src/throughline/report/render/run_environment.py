@@ -20,7 +20,7 @@ from throughline.programs import words
 from throughline.records import RunRecord, Summary
 from throughline.report.analysis import workload_figures as workload
 from throughline.report.analysis.differences import flat
-from throughline.report.analysis.notes import in_groups
+from throughline.report.analysis.advice import in_groups
 from throughline.report.render import tables
 from throughline.report.render.tables import Table
 from throughline.spec.program import DECIDES

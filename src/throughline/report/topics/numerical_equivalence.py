@@ -7,7 +7,7 @@ from typing import Any
 from throughline.records import Equivalence
 from throughline.records.checks import EquivalenceVerdict, WorstUpdate
 from throughline.report.analysis.cells import Group
-from throughline.report.analysis.notes import Note
+from throughline.report.analysis.advice import Note
 from throughline.report.render import plots as draws
 from throughline.report.render.plots import LIGHT, save
 from throughline.report.render.tables import Table, texts

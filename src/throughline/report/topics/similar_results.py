@@ -10,7 +10,7 @@ from throughline.comparables.similar import SimilarResult
 from throughline.numbers import reading, span
 from throughline.records import Result
 from throughline.report.analysis.cells import Cell, Group
-from throughline.report.analysis.notes import Note
+from throughline.report.analysis.advice import Note
 from throughline.report.render.plots import Point, Series
 from throughline.report.render.tables import CSV, PAGE, Column, Table, texts
 from throughline.report.topic import Drawing, Scope, Topic
