@@ -1,7 +1,7 @@
 """Comparables: the results of others that ours are compared with, and what makes any two results comparable.
 
-* `published.py`: speeds that others have published. `imported.py`: speeds in the logs of other programs.
-* `similar.py`: which of these results are like ours, and what differs.
+* `published.py`: speeds that others have published, and which results are like ours. `imported.py`: speeds in the logs
+  of other programs.
 * `plausibility.py`: which speeds cannot be true or are implausible.
 * `flop_conventions.py`: the FLOPs of one speed as different projects count them.
 * `exports.py`: our results in the formats of other benchmarks.

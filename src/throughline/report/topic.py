@@ -12,9 +12,9 @@ from typing import Any
 from markupsafe import Markup
 from matplotlib.figure import Figure as Plot
 
-from throughline.comparables import plausibility, published, similar
+from throughline.comparables import plausibility, published
 from throughline.comparables.plausibility import Doubt
-from throughline.comparables.similar import SimilarResult
+from throughline.comparables.published import SimilarResult
 from throughline.records import MaxBatch, PredictedSeries, Predictions, Result
 from throughline.report.analysis import judged_pairs, slow_ranks
 from throughline.report.analysis.cells import Cell, Group
@@ -104,8 +104,8 @@ class Scope:
     @cached_property
     def similar(self) -> list[tuple[Cell, SimilarResult]]:
         """The cells of this benchmark, each with the results of others that are like it."""
-        others = similar.by_size([*self.imported, *published.rows()])
-        return [(cell, result) for cell, row in self.results.items() for result in similar.similar(row, others)]
+        others = published.by_size([*self.imported, *published.rows()])
+        return [(cell, result) for cell, row in self.results.items() for result in published.similar(row, others)]
 
     @cached_property
     def doubts(self) -> list[Doubt]:

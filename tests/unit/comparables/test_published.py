@@ -12,7 +12,7 @@ import report_fixture
 from throughline import handover
 from throughline.commands import check
 from throughline.comparables import flop_conventions, implausible, published
-from throughline.comparables.similar import differences, is_like
+from throughline.comparables.published import differences, is_like
 from throughline.files import UserError, sha256
 from throughline.records import Result, ends
 from throughline.report.analysis import summary

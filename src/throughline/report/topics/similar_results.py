@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from throughline.comparables.plausibility import SPEEDUP, Doubt
-from throughline.comparables.similar import SimilarResult
+from throughline.comparables.published import SimilarResult
 from throughline.numbers import reading, span
 from throughline.records import Result
 from throughline.report.analysis.cells import Cell, Group
