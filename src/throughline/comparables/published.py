@@ -1,8 +1,8 @@
 """Read resources/published.csv: training speeds that others have published. Each row names its source.
 
 The file has each figure exactly as its source prints it, even if the figure is wrong. The column `implausible` says
-which figures cannot be; `implausible` writes it. Of these results and the imported ones, those that are like a result of
-ours stand beside it, with what differs.
+which figures cannot be; `implausible` writes it. Of these results and the imported ones, those that are like a result
+of ours stand beside it, with what differs.
 """
 
 import csv
