@@ -16,7 +16,7 @@ from throughline.checks import max_batch
 from throughline.rank.data import synthetic_seeds
 from throughline.report.render import table_files
 from throughline.report.topic import Scope
-from throughline.report.topics import largest_batch
+from throughline.report.topics import checks
 from throughline.spec import RunSpec
 from throughline.study.config import load
 from throughline.study.runs import expand
@@ -86,5 +86,5 @@ def test_the_most_classes_that_fit_are_found(tmp_path: Path, monkeypatch: pytest
         log = record.with_suffix(".log").read_text()
         assert "outcome:" in log and log.startswith(f"# again: snakemake --force {output}\n")
         assert one.reason or one.status == "fits"
-    _, rows = table_files.printed(largest_batch.table(Scope([], largest=[read])))
+    _, rows = table_files.printed(checks.largest(Scope([], largest=[read])))
     assert f"{entry.largest_size:,} classes, batch 2" in rows[0]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from slurm.conftest import Project, until
 from throughline import records
-from throughline.report.topics import convergence
+from throughline.report.topics import checks
 
 LARGEST = "results/limit/max_batch_fp32.json"
 CHECK = "results/both/convergence_bz4_fp32_torch_2n1g"
@@ -37,7 +37,7 @@ def test_the_largest_batch_and_a_check_of_two_nodes_that_is_cancelled(finished: 
     assert (curve.status, len(curve.loss)) == ("ok", 120)
     assert curve.resumed_after_step and curve.resumed_after_step % 10 == 0
     assert sorted(path.name for path in (project.path / CHECK).iterdir()) == ["curve.json", "curve.log", "last"]
-    verdict = convergence.read(Path(project.path, f"{CHECK}.json")).verdict
+    verdict = checks.read(Path(project.path, f"{CHECK}.json")).verdict
     assert verdict.verdict == "not judged" and verdict.last and verdict.last.figures["mlm_accuracy"] is not None
 
     largest = records.read_max_batch(project.path / LARGEST).frameworks["torch"]

@@ -20,7 +20,7 @@ import training_fixtures
 from framework_lab import python
 from process_helpers import until, variable, workers_below
 from throughline import records
-from throughline.report.topics import convergence
+from throughline.report.topics import checks
 from throughline.spec import canonical
 from throughline.study.benchmark import Convergence
 
@@ -154,7 +154,7 @@ def test_a_killed_run_resumes_and_ends_at_the_same_losses(tmp_path: Path, manife
     (tmp_path / "stated.csv").write_text(f"step,loss\n30,{end_loss}\n")
     script = ["workflow/scripts/convergence_verdict.py", str(cut), "--against", str(tmp_path / "stated.csv")]
     ends([sys.executable, *script, "--tolerance=0.01", "--output", str(place)])
-    assert convergence.read(place).verdict.verdict == "pass"
+    assert checks.read(place).verdict.verdict == "pass"
     assert place.with_suffix(".svg").stat().st_size > 5000
 
     words = command("torch", "1n2g", manifest, tmp_path / "second/curve.json", FEW)

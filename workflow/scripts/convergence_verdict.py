@@ -17,11 +17,11 @@ from throughline.files import write_json
 def main(curve: Path, /, tolerance: float, output: Path, against: Path | None = None) -> None:
     from throughline.checks import convergence_check
     from throughline.records import read_curve
-    from throughline.report.topics import convergence
+    from throughline.report.topics import checks
 
     found = read_curve(curve)
     verdict = convergence_check.judge(found, against, tolerance)
-    convergence.write_plot(verdict, found, output)
+    checks.write_convergence(verdict, found, output)
     write_json(output, verdict.model_dump(by_alias=True, mode="json"))
 
 

@@ -10,9 +10,9 @@ from throughline.command import run
 
 def main(equivalence: Path, /, output: Path) -> None:
     from throughline.records import read_equivalence
-    from throughline.report.topics import numerical_equivalence
+    from throughline.report.topics import checks
 
-    numerical_equivalence.write_plot(read_equivalence(equivalence), output)
+    checks.write_equivalence(read_equivalence(equivalence), output)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from throughline.archive import accepted
 from throughline.archive.contents import FORMATS, NAME, Contents, Held, Made, rules
 from throughline.files import NODES, UserError, atomic, json_text, read_json, scrub, snakemake
 from throughline.report.render.page import Results, render
-from throughline.report.topics import convergence
+from throughline.report.topics import checks
 
 PAGE = "results/report.html"
 LIBRARY: str = matplotlib.__version__
@@ -110,7 +110,7 @@ def page(folder: Path, benchmarks: Mapping[str, Made], names: Iterable[str]) -> 
     results = Results(
         present={path: records.read_summary(path) for path in summaries},
         largest=read("results/*/max_*_*.json", records.read_max_batch),
-        checks=read("results/*/convergence_*.json", convergence.read),
+        checks=read("results/*/convergence_*.json", checks.read),
         imports=read("results/*/imported.json", records.read_imported),
         predictions=[records.read_predictions(path) for path in predicted],
     )

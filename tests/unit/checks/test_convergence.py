@@ -22,7 +22,7 @@ from throughline.rank.checkpoints import Checkpoints
 from throughline.rank.heartbeat import Heart
 from throughline.report.render import table_files
 from throughline.report.topic import Scope
-from throughline.report.topics import convergence as topic
+from throughline.report.topics import checks as topic
 from throughline.spec import Options
 from throughline.study import runs
 from throughline.study.config import ConfigError, load
@@ -240,18 +240,18 @@ def test_a_damaged_checkpoint_is_not_used(tmp_path: Path) -> None:
 def test_the_report_says_with_whose_weights_a_check_began(tmp_path: Path) -> None:
     verdict, first = judged(tmp_path, "step,loss\n0,10\n20,7\n"), "one/convergence_bz8_fp32_torch_1n1g"
     curves = [curve(), curve(begun_from=f"{first}, step 30, {'a' * 64}")]
-    _, rows = table_files.printed(topic.table(Scope([], checks=[topic.Check(verdict, one) for one in curves])))
+    _, rows = table_files.printed(topic.convergence(Scope([], checks=[topic.Check(verdict, one) for one in curves])))
     assert rows[1][-1] == f"{rows[0][-1]}. It began with the weights of {first} after step 30"
     assert "began" not in rows[0][-1]
 
 
 def test_rows_and_plot(tmp_path: Path) -> None:
     verdict = judged(tmp_path, "step,loss\n0,10\n20,7\n")
-    header, (row,) = table_files.printed(topic.table(Scope([], checks=[topic.Check(verdict, None)])))
+    header, (row,) = table_files.printed(topic.convergence(Scope([], checks=[topic.Check(verdict, None)])))
     assert header[5:8] == ["held-out loss", "mlm accuracy", "nsp accuracy"]
     assert row[3:8] == ["pass", "20", "7.0000", "20.0 %", "50.0 %"]
     path = tmp_path / "convergence_x.json"
-    topic.write_plot(verdict, curve(), path)
+    topic.write_convergence(verdict, curve(), path)
     assert path.with_suffix(".svg").stat().st_size > 5000 and path.with_suffix(".png").stat().st_size > 5000
     write_json(path, verdict.model_dump(by_alias=True, mode="json"))
     assert topic.read(path) == topic.Check(verdict, None)

@@ -14,7 +14,7 @@ from throughline.checks import max_batch
 from throughline.files import UserError, write_json
 from throughline.report.render import page
 from throughline.report.topic import Scope
-from throughline.report.topics import largest_batch
+from throughline.report.topics import checks
 from throughline.study import runs
 from throughline.study.config import load
 
@@ -116,4 +116,4 @@ def test_rows_and_page(tmp_path: Path) -> None:
     for words in ("Largest batch", "1,500", "1,520 OOM", "1,000 MiB per worker", "n/a: no bf16", "1,500 or more"):
         assert words in text
     assert "bert/max_batch_tf32.json" in text and "nreadable" in text
-    assert largest_batch.table(Scope([])) is None
+    assert checks.largest(Scope([])) is None

@@ -25,7 +25,7 @@ from throughline.records import Equivalence, Summary, read_equivalence, read_sum
 from throughline.report.analysis import cells, summary, titles
 from throughline.report.render import table_files
 from throughline.report.topic import Scope
-from throughline.report.topics import numerical_equivalence, throughput, write_tables
+from throughline.report.topics import checks, throughput, write_tables
 
 GOLDEN = Path(__file__).parent / "golden_records"
 
@@ -129,9 +129,9 @@ def test_the_tensor_that_is_furthest_off_stands_in_the_table(tmp_path: Path) -> 
     def written(**found: Any) -> str:
         frameworks = {"torch": {topology: LOSSES | updates for topology, updates in found.items()}}
         compared, made = proof(tmp_path, frameworks=frameworks)
-        numerical_equivalence.write_plot(compared, tmp_path / "equivalence.svg")
+        checks.write_equivalence(compared, tmp_path / "equivalence.svg")
         assert (tmp_path / "equivalence.svg").read_text().count('id="axes_') == 1
-        shown = numerical_equivalence.table(scoped(made))
+        shown = checks.equivalence(scoped(made))
         return table_files.markdown(shown) if shown else ""
 
     def updates(difference: float, verdict: str = "equal") -> dict[str, Any]:

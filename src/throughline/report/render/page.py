@@ -35,8 +35,9 @@ from throughline.report.render import acceptance, cell_columns, compared, import
 from throughline.report.render.plots import PAGE, inline
 from throughline.report.render.table_files import one_line
 from throughline.report.topic import Drawing, Scope
-from throughline.report.topics import TOPICS, convergence, throughput
+from throughline.report.topics import TOPICS, checks, throughput
 from throughline.report.topics import drawings as drawn
+from throughline.report.topics.checks import Check
 from throughline.spec import Batch
 from throughline.study.config import block_name
 
@@ -56,7 +57,7 @@ class Results:
     earlier: dict[Path, records.Summary] = field(default_factory=dict)
     unreadable: list[tuple[str, str]] = field(default_factory=list)
     largest: list[records.MaxBatch] = field(default_factory=list)
-    checks: list[convergence.Check] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
     imports: list[records.Imported] = field(default_factory=list)
     archives: list[records.Compared] = field(default_factory=list)
     predictions: list[records.Predictions] = field(default_factory=list)
@@ -90,7 +91,7 @@ def collect(
         earlier=readable(others, records.read_summary),
         unreadable=unreadable,
         largest=[*readable(sorted(results.glob("*/max_*_*.json")), records.read_max_batch).values()],
-        checks=[*readable(sorted(results.glob("*/convergence_*.json")), convergence.read).values()],
+        checks=[*readable(sorted(results.glob("*/convergence_*.json")), checks.read).values()],
         imports=[*readable(imports, records.read_imported).values()],
         archives=[*readable(archives, records.read_compared).values()],
         predictions=[*readable(predictions, records.read_predictions).values()],

@@ -24,7 +24,7 @@ from throughline.report.render import cell_columns, plots, tables
 from throughline.report.render.plots import MEASURED, Point, Series, Theme
 from throughline.report.render.tables import CSV, PAGE, TEXT, Column, Entry, Table, in_csv
 from throughline.report.topic import Drawing, Scope, Topic
-from throughline.report.topics import numerical_equivalence
+from throughline.report.topics import checks
 from throughline.spec import Topology, job
 from throughline.study import runs
 
@@ -75,7 +75,7 @@ def table(group: Group) -> Table:
     scaling = "speedup (strong scaling)" if group.strong else "speedup"
     seen = dict.fromkeys(cell.status for cell in group.cells)
     below = [f"{STATUS_LABELS[status]}: {STATUS_MEANINGS[status]}" for status in seen if status in STATUS_MEANINGS]
-    below += [f"{note.where}: {note.text}" for note in [*numerical_equivalence.proofs(group), *notes(group)]]
+    below += [f"{note.where}: {note.text}" for note in [*checks.proofs(group), *notes(group)]]
     columns = [
         Column(heading="framework", read=lambda cell: cell.shown),
         Column(
