@@ -61,12 +61,12 @@ def equivalence(scope: Scope) -> Table | None:
         for framework, proof in (group.summary.equivalence or {}).items()
         if proof.updates
     }
-    shown = texts([_of_framework(*place, *proof) for place, proof in found.items()])
+    shown = texts([_of_proof(*place, *proof) for place, proof in found.items()])
     covers = dict.fromkeys(f"{note.where}: {note.text}" for group in scope.groups for note in proofs(group))
     return shown and replace(shown, notes=[*covers])
 
 
-def _of_framework(framework: str, precision: str, proof: EquivalenceVerdict, updates: WorstUpdate) -> dict[str, str | None]:
+def _of_proof(framework: str, precision: str, proof: EquivalenceVerdict, updates: WorstUpdate) -> dict[str, str | None]:
     def short(number: float | None) -> str | None:
         return None if number is None else f"{number:.1e}"
 
