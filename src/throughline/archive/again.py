@@ -13,9 +13,8 @@ from typing import Any
 
 from throughline import files, records, temporary
 from throughline.archive import accepted, pack
-from throughline.archive.contents import Made
+from throughline.archive.contents import Archive, Made
 from throughline.archive.differences import Difference, Differences, of_file, safely
-from throughline.archive.opening import Archive
 from throughline.checks import convergence_check, equivalence
 from throughline.comparables import exports
 from throughline.records.checks import Comparison

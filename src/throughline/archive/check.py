@@ -17,9 +17,8 @@ from typing import Any
 
 from throughline import __version__, records
 from throughline.archive import accepted, again, pack, raw
-from throughline.archive.contents import NAME, rules
+from throughline.archive.contents import NAME, Archive, opened, rules
 from throughline.archive.differences import FAULTS, Difference, Differences, between, reason, safely
-from throughline.archive.opening import Archive, opened
 from throughline.files import UserError, read_json
 from throughline.report.analysis import cells
 from throughline.report.topic import Scope

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 
 from throughline import files, records
 from throughline.archive import accepted
-from throughline.archive.opening import Archive, looked_into
+from throughline.archive.contents import Archive, looked_into
 from throughline.files import UserError, read_json
 from throughline.records.compared import Compared, ComparedArchive, ComparedCell, Difference
 from throughline.report.analysis import cells, judged_pairs, machines

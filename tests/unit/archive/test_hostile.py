@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from throughline import __version__, commands
-from throughline.archive import accepted, check, compare, contents, opening, pack
+from throughline.archive import accepted, check, compare, contents, pack
 from throughline.files import UserError
 from throughline.records.acceptance import Acceptance
 from unit.archive.test_archive import RUN, SUMMARY, Files, differences, packed, unpacked, with_value
@@ -79,7 +79,7 @@ def test_another_version_of_a_format_is_one_clear_error(
 ) -> None:
     changed = with_value(unpacked, contents.NAME, lambda told: told.update(formats=formats, version="0.3.0"))
     path = packed(changed, tmp_path / "a.zip")
-    for read in (check.check, lambda path: opening.looked_into(path).__enter__()):
+    for read in (check.check, lambda path: contents.looked_into(path).__enter__()):
         with pytest.raises(UserError) as refused:
             read(path)
         reads = 3 if "results" in formats else 2
@@ -103,7 +103,7 @@ def test_a_file_that_is_not_the_named_one(
 ) -> None:
     unpacked.pop(name, None)
     path = packed(unpacked | ({name: content} if content else {}), tmp_path / "a.zip", honest=True)
-    with pytest.raises(UserError, match=why), opening.looked_into(path):
+    with pytest.raises(UserError, match=why), contents.looked_into(path):
         pass
     (told,) = differences(path)
     assert told.startswith(f"{name}: {why}")
@@ -175,13 +175,13 @@ def test_a_record_that_is_nested_too_deeply_is_named(unpacked: Files, tmp_path: 
 def test_huge_json_is_refused(unpacked: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The times of two million steps are not too many."""
     steps = json.dumps([0.0123456789012345] * 2_000_000, indent=1).encode()
-    assert len(steps) < opening.MOST_BYTES_OF_JSON and steps.count(b",") < opening.MOST_VALUES_OF_JSON
+    assert len(steps) < contents.MOST_BYTES_OF_JSON and steps.count(b",") < contents.MOST_VALUES_OF_JSON
     chance = random.Random(1)
     block = b",".join(chance.choice((b"{}", b"[]")) for _ in range(1 << 17))
     values = packed(unpacked | {f"{RUN}.json": b"[" + b",".join([block] * 20) + b"]"}, tmp_path / "b.zip")
     with pytest.raises(UserError, match=r"run2\.json has more than 4,000,000 values"):
         check.check(values)
-    monkeypatch.setattr(opening, "MOST_BYTES_OF_JSON", 10_000)
+    monkeypatch.setattr(contents, "MOST_BYTES_OF_JSON", 10_000)
     with pytest.raises(UserError, match=r"\.json unpacks to more than 0 MiB"):
         check.check(packed(unpacked, tmp_path / "a.zip"))
 
