@@ -18,7 +18,7 @@ from throughline import files, records
 from throughline.archive import accepted
 from throughline.archive.contents import Archive, looked_into
 from throughline.files import UserError, read_json
-from throughline.records.compared import Compared, ComparedArchive, ComparedCell, Difference
+from throughline.records.compared import Compared, ComparedArchive, ComparedCell
 from throughline.report.analysis import cells, judged_pairs, machines
 from throughline.report.analysis.cells import Cell, Group, in_rounds
 from throughline.report.analysis.comparison import Pair
@@ -257,7 +257,14 @@ def _beside(ours: Results, theirs: Results) -> ComparedArchive:
         started=theirs.started,
         differs=everywhere,
         cells=[
-            _cell(key, pair, [fact for fact in differs[key] if fact not in everywhere])
+            ComparedCell(
+                **key._asdict(),
+                unit=pair.other.group.unit,
+                ours=list(pair.other.repeats),
+                theirs=list(pair.base.repeats),
+                differs=[fact for fact in differs[key] if fact not in everywhere],
+                **pair.values(),
+            )
             for key, pair in zip(both, pairs, strict=True)
         ],
         only_here=[str(key) for key in ours.cells if key not in theirs.cells],
@@ -302,17 +309,6 @@ def _facts(cell: Cell) -> dict[str, Any]:
     if summary.global_batch:  # then the options state no accumulation, and each topology has its own
         known["options.gradient_accumulation"] = cell.size.gradient_accumulation
     return known
-
-
-def _cell(key: Key, pair: Pair, differs: list[Difference]) -> ComparedCell:
-    return ComparedCell(
-        **key._asdict(),
-        unit=pair.other.group.unit,
-        ours=list(pair.other.repeats),
-        theirs=list(pair.base.repeats),
-        differs=differs,
-        **pair.values(),
-    )
 
 
 def _apart(pairs: Sequence[tuple[Cell, Cell]]) -> dict[str, Any]:

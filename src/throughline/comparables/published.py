@@ -23,8 +23,6 @@ from throughline.statistics import Range
 FILE = resource("published.csv")
 WHOLE = ("sequence_length", "nodes", "devices", "batch", "gradient_accumulation", "global_batch")
 """Columns of whole numbers. The column `parameters` is `name=value; name=value`. Every other column is text."""
-Size = tuple[str, int | None]
-"""The model and the number of devices of a row."""
 
 
 @cache
@@ -89,12 +87,12 @@ class SimilarResult:
     differs: tuple[str, ...]
 
 
-def by_size(rows: Iterable[Result]) -> Mapping[Size, Sequence[Result]]:
+def by_size(rows: Iterable[Result]) -> Mapping[tuple[str, int | None], Sequence[Result]]:
     """Return the rows of each model and number of devices."""
     return grouped(rows, lambda row: (row.model, row.devices))
 
 
-def similar(ours: Result, others: Mapping[Size, Sequence[Result]]) -> Iterator[SimilarResult]:
+def similar(ours: Result, others: Mapping[tuple[str, int | None], Sequence[Result]]) -> Iterator[SimilarResult]:
     """Yield the results of others that are like one of ours."""
     median = float(ours.value or 0)
     low, high = ours.repeats or (median, median)
