@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from throughline.files import UserError, resource
 from throughline.grouping import grouped
 from throughline.records import Result
-from throughline.records.result import Beside
+from throughline.records.imported import Beside
 from throughline.statistics import Range
 
 FILE = resource("published.csv")

@@ -11,10 +11,9 @@ from throughline.records.acceptance import Acceptance, Unfinished
 from throughline.records.checks import ConvergenceVerdict, Curve, Equivalence, EquivalenceVerdict, Largest, MaxBatch
 from throughline.records.compared import Compared
 from throughline.records.entry import SCHEMA, Data, Device, Figure
-from throughline.records.imported import Imported, ImportedRun
+from throughline.records.imported import Imported, ImportedRun, Result, ends
 from throughline.records.predictions import MeasuredPoint, NotPredicted, PredictedCell, PredictedSeries, Predictions
 from throughline.records.reading import leave_newer, read, read_run, read_run_of, stored_run, write
-from throughline.records.result import Result, ends
 from throughline.records.run import Checkpoints, Memory, Network, Rank, RunRecord, Series, StartUp, Utilization, Work
 from throughline.records.summary import CellRecord, Cost, Goal, LeftOut, RankFigures, Summary, Use
 
