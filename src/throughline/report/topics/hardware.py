@@ -11,6 +11,7 @@ from throughline.records import Series, Work
 from throughline.report.analysis.cells import Cell
 from throughline.report.render.tables import CSV, FORMS, Column, Entry, Table
 from throughline.report.topic import Scope, Topic
+from throughline.report.topics import throughput
 
 SHARE_AT_MOST = 1.05
 """A share of the matrix product above this is none: the product was slow, or kernels need fewer multiplications."""
@@ -201,17 +202,12 @@ def as_others_count(scope: Scope) -> Table | None:
         return None
     flops = {each: each.count(*decoder_and_tokens) for each in CONVENTIONS}
     columns = [
-        Column("tokens_per_s_per_device", "tokens/s", "per device", _tokens_per_s, reading),
+        Column("tokens_per_s_per_device", "tokens/s", "per device", partial(throughput.speed, "tokens/s", True), reading),
         *(Column(f"tflops_{c.key}", "TFLOPS", c.name, partial(_tflops, flops[c]), reading) for c in CONVENTIONS),
         *(Column(f"mfu_{c.key}", "MFU", c.name, partial(_mfu, flops[c])) for c in CONVENTIONS),
     ]
     facts = [(each.name, f"{each.formula} FLOPs per token") for each in CONVENTIONS]
     return Table.of_groups(scope.groups, columns, facts=facts, notes=[SYMBOLS])
-
-
-def _tokens_per_s(cell: Cell) -> float | None:
-    tokens = cell.record.other_units.get("tokens/s")
-    return tokens and tokens / cell.topology.world
 
 
 def _tflops(flops: float, cell: Cell) -> float:

@@ -123,7 +123,7 @@ def csv(scope: Scope) -> Table:
         in_csv("speedup_at_most", lambda cell: cell.record.speedup_range and cell.record.speedup_range[1]),
         Column("repeats_left_out", read=lambda cell: sum(len(p.repeats) for p in cell.record.left_out), whole=True),
         in_csv("reasons", lambda cell: "; ".join(cell.record.reasons)),
-        *(in_csv(f"median_{unit.replace('/', '_per_')}", partial(_speed, unit, False)) for unit in units),
+        *(in_csv(f"median_{unit.replace('/', '_per_')}", partial(speed, unit, False)) for unit in units),
     ]
     return Table.of(scope.cells, columns, forms=(CSV,), of_cells=True)
 
@@ -320,8 +320,8 @@ def other_figures(scope: Scope) -> Table | None:
     for unit in dict.fromkeys(unit for cell in scope.cells for unit in cell.record.other_units):
         name = unit.replace("/", "_per_")
         columns += [
-            Column(name, unit, "median", partial(_speed, unit, False), reading, forms=(TEXT, CSV)),
-            Column(f"{name}_per_device", unit, "per device", partial(_speed, unit, True), reading),
+            Column(name, unit, "median", partial(speed, unit, False), reading, forms=(TEXT, CSV)),
+            Column(f"{name}_per_device", unit, "per device", partial(speed, unit, True), reading),
         ]
     for key, figure in declared.items():
         parts = [str(part) for part in (figure.name, figure.at, figure.unit) if part is not None]
@@ -332,9 +332,10 @@ def other_figures(scope: Scope) -> Table | None:
     return Table.of_groups(scope.groups, columns) if columns else None
 
 
-def _speed(unit: str, per_device: bool, cell: Cell) -> float | None:
-    speed = cell.record.other_units.get(unit)
-    return speed / cell.topology.world if speed and per_device else speed
+def speed(unit: str, per_device: bool, cell: Cell) -> float | None:
+    """Return the median throughput of all devices, or of each, in another unit than samples; None if unknown."""
+    median = cell.record.other_units.get(unit)
+    return median / cell.topology.world if median and per_device else median
 
 
 FIGURES = Topic("figures", "Other figures", order=60, table=other_figures)
