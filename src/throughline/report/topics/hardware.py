@@ -11,7 +11,7 @@ from throughline.records import Series, Work
 from throughline.report.analysis.cells import Cell
 from throughline.report.render.tables import CSV, FORMS, Column, Entry, Table
 from throughline.report.topic import Scope, Topic
-from throughline.report.topics import throughput
+from throughline.report.topics.throughput import speed
 
 SHARE_AT_MOST = 1.05
 """A share of the matrix product above this is none: the product was slow, or kernels need fewer multiplications."""
@@ -202,7 +202,7 @@ def as_others_count(scope: Scope) -> Table | None:
         return None
     flops = {each: each.count(*decoder_and_tokens) for each in CONVENTIONS}
     columns = [
-        Column("tokens_per_s_per_device", "tokens/s", "per device", partial(throughput.speed, "tokens/s", True), reading),
+        Column("tokens_per_s_per_device", "tokens/s", "per device", partial(speed, "tokens/s", True), reading),
         *(Column(f"tflops_{c.key}", "TFLOPS", c.name, partial(_tflops, flops[c]), reading) for c in CONVENTIONS),
         *(Column(f"mfu_{c.key}", "MFU", c.name, partial(_mfu, flops[c])) for c in CONVENTIONS),
     ]
