@@ -1,8 +1,8 @@
 """archive.json, the first file of an archive, and opening an archive that comes from a stranger.
 
 archive.json says what the archive holds, and what its summaries were made with. Nothing in an archive may leave the
-folder into which it is unpacked, fill the disk or end the program. `zipfile` removes a drive and `..` from names when it
-extracts. We do not rely on that: an archive that has such names was not made by `snakemake pack`, and is refused.
+folder into which it is unpacked, fill the disk or end the program. `zipfile` removes a drive and `..` from names when
+it extracts. We do not rely on that: an archive that has such names was not made by `snakemake pack`, and is refused.
 """
 
 import hashlib

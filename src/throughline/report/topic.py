@@ -17,9 +17,9 @@ from throughline.comparables.plausibility import Doubt
 from throughline.comparables.published import SimilarResult
 from throughline.records import MaxBatch, PredictedSeries, Predictions, Result
 from throughline.report.analysis import judged_pairs, slow_ranks
+from throughline.report.analysis.advice import Note
 from throughline.report.analysis.cells import Cell, Group
 from throughline.report.analysis.comparison import Pair
-from throughline.report.analysis.advice import Note
 from throughline.report.analysis.titles import switches
 from throughline.report.render.plots import Theme
 from throughline.report.render.tables import Table

@@ -17,8 +17,8 @@ from throughline.acceptance import verdict
 from throughline.archive import check, compare, pack, regress
 from throughline.files import write_json, write_text
 from throughline.records import SCHEMA, read_compared
-from throughline.records.compared import ComparedAcceptance
 from throughline.records.acceptance import unfinished
+from throughline.records.compared import ComparedAcceptance
 from throughline.report.render import acceptance as shown
 from throughline.report.render import compared as compare_page
 from throughline.report.render.page import write_acceptance, write_comparison

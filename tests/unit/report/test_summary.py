@@ -215,7 +215,9 @@ def test_a_model_that_one_device_cannot_hold_is_compared_with_the_smallest_topol
     assert (four.replicas, four.global_batch, four.batch_size_per_device) == (2, 64, None)
     assert (found.batch, found.batch_size_per_device) == (32, None)
     assert "2 devices share one" in found.reasons["batch_size_per_device"]
-    assert ["relative to 1n2g" in note.text for note in advice.notes(group_of(found)) if note.where == "torch"] == [True]
+    assert ["relative to 1n2g" in note.text for note in advice.notes(group_of(found)) if note.where == "torch"] == [
+        True
+    ]
 
 
 @pytest.mark.parametrize(("status", "baseline", "speedup"), [("oom", "1n2g", None), ("unsupported", "1n4g", 1.0)])

@@ -3,8 +3,8 @@
 from throughline import workloads
 from throughline.records import Summary
 from throughline.report.analysis import workload_figures
-from throughline.report.analysis.cells import Group, synthetic_files
 from throughline.report.analysis.advice import eager
+from throughline.report.analysis.cells import Group, synthetic_files
 from throughline.spec.program import DECIDES
 
 CHECKPOINTED = {True: "W/ checkpointing", "selective": "W/ selective checkpointing"}

@@ -19,8 +19,8 @@ from throughline.numbers import percent
 from throughline.programs import words
 from throughline.records import RunRecord, Summary
 from throughline.report.analysis import workload_figures as workload
-from throughline.report.analysis.differences import flat
 from throughline.report.analysis.advice import in_groups
+from throughline.report.analysis.differences import flat
 from throughline.report.render import tables
 from throughline.report.render.tables import Table
 from throughline.spec.program import DECIDES

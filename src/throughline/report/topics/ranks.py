@@ -11,8 +11,8 @@ from throughline.grouping import grouped
 from throughline.numbers import milliseconds, percent, scaled, signed
 from throughline.outliers import LEAST_PARTS
 from throughline.report.analysis import slow_ranks
-from throughline.report.analysis.cells import Cell, Group
 from throughline.report.analysis.advice import Note
+from throughline.report.analysis.cells import Cell, Group
 from throughline.report.analysis.slow_ranks import Own, RankStanding
 from throughline.report.render import plots as draws
 from throughline.report.render import table_files

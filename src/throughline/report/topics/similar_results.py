@@ -9,8 +9,8 @@ from throughline.comparables.plausibility import SPEEDUP, Doubt
 from throughline.comparables.published import SimilarResult
 from throughline.numbers import reading, span
 from throughline.records import Result
-from throughline.report.analysis.cells import Cell, Group
 from throughline.report.analysis.advice import Note
+from throughline.report.analysis.cells import Cell, Group
 from throughline.report.render.plots import Point, Series
 from throughline.report.render.tables import CSV, PAGE, Column, Table, texts
 from throughline.report.topic import Drawing, Scope, Topic

@@ -20,9 +20,9 @@ from typing import Any
 from matplotlib.figure import Figure as Plot
 
 from throughline.numbers import milliseconds, percent, reading
+from throughline.report.analysis.advice import Note
 from throughline.report.analysis.cells import Cell, Group
 from throughline.report.analysis.differences import derived
-from throughline.report.analysis.advice import Note
 from throughline.report.render import plots as draws
 from throughline.report.render import table_files
 from throughline.report.render.tables import CSV, PAGE, Column, Entry, Table, in_csv

@@ -16,9 +16,9 @@ from matplotlib.transforms import offset_copy
 
 from throughline.numbers import percent, reading
 from throughline.records import Figure, PredictedSeries
+from throughline.report.analysis.advice import not_compiled, notes
 from throughline.report.analysis.baseline import ONE_DEVICE
 from throughline.report.analysis.cells import STATUS_LABELS, STATUS_MEANINGS, Cell, Group
-from throughline.report.analysis.advice import not_compiled, notes
 from throughline.report.analysis.titles import title
 from throughline.report.render import cell_columns, plots, tables
 from throughline.report.render.plots import MEASURED, Point, Series, Theme
