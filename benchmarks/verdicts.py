@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from throughline.records import CellRecord
-from throughline.report.analysis import judged_pairs, leader
+from throughline.report.analysis import judged_pairs
 from throughline.report.analysis.cells import Group
 from throughline.report.analysis.summary import without_runs
 from throughline.spec import Topology, example
@@ -122,7 +122,7 @@ def simulate(kind: Kind, reports: int, seed: int = SEED) -> Outcome:
             else:
                 false += pair.verdict not in (right, "inconclusive")
                 unlike, told = unlike + 1, told + (pair.verdict == right)
-        false += leader.leader(groups[:1], pairs) is not None  # half of the frameworks are equally fast
+        false += judged_pairs.leader(groups[:1], pairs) is not None  # half of the frameworks are equally fast
         wrong += false > 0
     return Outcome(kind, wrong / reports, told / unlike if unlike else math.nan, same / alike if alike else math.nan)
 
