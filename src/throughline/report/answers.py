@@ -57,9 +57,8 @@ def headline(scope: Scope) -> str:
     best, highest = scope.best, judged_pairs.fastest(scope.groups)
     if best is None:
         reasons = ", ".join(dict.fromkeys(f"{cell.framework} {cell.doubt}" for cell in scope.measured))
-        return (
-            f"No figure is shown here: {reasons} (equivalence.json)." if reasons else "Nothing could be measured yet."
-        )
+        unshown = f"No figure is shown here: {reasons} (equivalence.json)."
+        return unshown if reasons else "Nothing could be measured yet."
     group, speed = best.group, f"at {reading(best.median)} {best.group.unit} on {best.devices}"
     does = "reads for" if group.reads_alone else "trains" if group.trains else "calls"
     said = f"{best.shown} {does} {group.summary.model} {speed} in {group.precision} with {group.batch_text}."

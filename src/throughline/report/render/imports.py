@@ -49,15 +49,14 @@ def rows(imported: Imported) -> list[dict[str, Any]]:
         if run.devices == 1 and run.value:
             on_one[run.framework, _alike(run)].append(run.value)
     results = imported.results()
-    doubts: defaultdict[int, list[str]] = defaultdict(list)
-    for doubt in plausibility.doubts(list(results.values())):
-        doubts[id(doubt.row)].append(f"{doubt.rule}: {doubt.text}")
+    doubts = grouped(plausibility.doubts(list(results.values())), lambda doubt: id(doubt.row))
     listed = []
     for index, run in enumerate(imported.files):
         base = on_one.get((run.framework, _alike(run)))
         over = run.value / median(base) if base and run.value else None
         facts = {"origin": IMPORTED, **run.model_dump(exclude={"reasons", "named"}), "speedup": over}
-        doubtful = "; ".join(doubts[id(results.get(index))])
+        here = doubts.get(id(results.get(index)), ())
+        doubtful = "; ".join(f"{doubt.rule}: {doubt.text}" for doubt in here)
         listed.append(facts | {"from_its_name": " ".join(run.named), "implausible": doubtful})
     return listed
 

@@ -231,9 +231,8 @@ def _benchmarks(
 
 def download(content: records.Summary | str) -> str:
     """Return a link that holds a summary, or a YAML text: the browser saves it without a server or JavaScript."""
-    kind, text = (
-        ("yaml", content) if isinstance(content, str) else ("json", json_text(content.model_dump(by_alias=True)))
-    )
+    kind = "yaml" if isinstance(content, str) else "json"
+    text = content if isinstance(content, str) else json_text(content.model_dump(by_alias=True))
     return f"data:application/{kind};base64," + base64.b64encode(text.encode()).decode()
 
 
