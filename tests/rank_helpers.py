@@ -12,8 +12,6 @@ from typing import Any
 
 from throughline.launch import agent
 
-TESTS = Path(__file__).parent
-
 
 def fork(world: int, rank: Callable[[int], None]) -> None:
     """Run `rank(number)` in `world` processes, which meet at MASTER_ADDR. SystemExit if one of them fails."""

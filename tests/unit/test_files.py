@@ -1,10 +1,8 @@
-"""Files are complete or absent, and text names no machine."""
+"""Files are complete or absent, and a command is one that can be repeated."""
 
 from __future__ import annotations
 
-import getpass
 import shlex
-import socket
 from pathlib import Path
 
 import pytest
@@ -48,18 +46,6 @@ def test_a_user_error_ends_a_command_without_a_traceback(capsys: pytest.CaptureF
         files.command_line(main)
     assert stopped.value.code == 1
     assert capsys.readouterr().err == "error: the disk is full\n  why:  0 bytes are free\n  next: free some\n"
-
-
-def test_scrubbing_masks_what_names_a_machine() -> None:
-    text = f"{Path.home()}/x at {socket.gethostname()} 10.1.2.3:80 fe80::1:2:3:4 02:42:ac:11:00:02"
-    text += f" WANDB_TOKEN=abc by {getpass.getuser()}"
-    clean = files.scrub(text)
-    for secret in ("10.1.2.3", "fe80::1:2:3:4", "02:42:ac", "abc", str(Path.home()) + "/"):
-        assert secret not in clean
-    if getpass.getuser() != "root":
-        assert getpass.getuser() not in clean
-    kept = "127.0.0.1:29500 [::1] torch 2.13.0, std::move, at 12:30:45 1.2.3 s, 2026-11-20T12:00:00Z"
-    assert files.scrub(kept) == kept
 
 
 def test_a_command_names_the_configuration_that_the_workflow_was_started_with(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
@@ -12,12 +11,10 @@ import numpy as np
 import pytest
 
 import training_fixtures
-from throughline import messages
 from throughline.launch import outcome, survey
 from throughline.launch import rounding as judged
 from throughline.messages import Rounding
 from throughline.rank import rounding
-from throughline.spec import part
 
 SIZE = 512
 
@@ -131,12 +128,6 @@ def test_a_product_that_cannot_be_had_is_a_reason_and_no_fault(multiply: Any, re
     entry = told(None, "fp32", found.reason)
     assert (entry["shows"], entry["reason"]) == (None, found.reason)
     assert judged.fault(entry) is None and not judged.warnings(entry)
-
-
-def test_a_report_without_it_can_be_read() -> None:
-    value = json.loads(messages.text(training_fixtures.measured()))
-    del value["rounding"]
-    assert part.read(messages.Measured, value).rounding is None
 
 
 def test_ranks_on_gpus_compute_in_tf32_only_if_they_are_to(monkeypatch: pytest.MonkeyPatch) -> None:
