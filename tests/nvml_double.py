@@ -33,6 +33,7 @@ static double seconds(void) {
     struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec + t.tv_nsec / 1e9; }
 int nvmlInitWithFlags(unsigned f) { return fails("init"); }
 int nvmlInit_v2(void) { return fails("init"); }
+int nvmlShutdown(void) { return 0; }
 const char *nvmlErrorString(int code) {
     return code == 3 ? "Not Supported" : code == 4 ? "Insufficient Permissions" : "Unknown Error"; }
 int nvmlDeviceGetCount_v2(unsigned *n) { *n = (unsigned)say("count", 2); return 0; }
@@ -82,10 +83,11 @@ int nvmlDeviceGetMaxMigDeviceCount(dev d, unsigned *n) { *n = 7; return 0; }
 int nvmlDeviceGetMigDeviceHandleByIndex(dev d, unsigned i, dev *slice) {  /* those that are there stand at the end */
     *slice = (dev)(size_t)(100 * (size_t)d + i); return i < 7 - say("slices", 0) ? 6 : 0; }
 int nvmlDeviceGetHandleByUUID(const char *uuid, dev *d) { *d = (dev)(size_t)atoi(strchr(uuid, '-') + 1); return 0; }
-/* What PyTorch asks where memory runs out: which other processes have some of it. */
+/* What PyTorch asks where memory runs out, and XLA of the connections of cards. */
 int nvmlDeviceGetComputeRunningProcesses(dev d, unsigned *n, void *p) { *n = 0; return 0; }
 int nvmlDeviceGetNvLinkRemoteDeviceType(dev d, unsigned link, int *v) { return 3; }
 int nvmlDeviceGetNvLinkRemotePciInfo_v2(dev d, unsigned link, void *v) { return 3; }
+int nvmlDeviceGetP2PStatus(dev a, dev b, int index, void *v) { return 3; }
 int nvmlSystemGetCudaDriverVersion_v2(int *v) { *v = 13000; return 0; }
 int nvmlDeviceGetTotalEccErrors(dev d, unsigned kind, unsigned counter, unsigned long long *v) {
     *v = (unsigned long long)say(kind ? "uncorrected" : "corrected", 0) + (counter ? 100 : 0); return 0; }

@@ -13,10 +13,11 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE.parents[1] / "src"), str(HERE)]
+sys.path[:0] = [str(HERE.parents[1] / "src"), str(HERE.parent), str(HERE)]
 
 from double import build  # noqa: E402
 
+import nvml_double  # noqa: E402
 from throughline.files import UserError  # noqa: E402
 from throughline.installation import recipe, uv  # noqa: E402
 
@@ -64,13 +65,14 @@ def environment() -> Path:
 
 
 def double(python: Path) -> Path:
-    """Return the folder of the fake driver, which is compiled if its source has changed."""
+    """Return the folder of the fake driver, which is compiled if its source has changed. The fake NVML is beside it:
+    without one, PyTorch ends in a crash as soon as it maps an expandable segment."""
     code = "import sysconfig; print(sysconfig.get_path('purelib'))"
     site = subprocess.run([str(python), "-c", code], capture_output=True, text=True, check=True).stdout.strip()
     headers = build.headers(Path(site))
     if headers is None:
         raise UserError(f"{python} has no headers of CUDA", next_step="install Triton there: the CUDA build needs it")
-    return build.library(headers, recipe.environments().parent / "gpu-double").parent
+    return nvml_double.build(build.library(headers, recipe.environments().parent / "gpu-double").parent)
 
 
 if __name__ == "__main__":

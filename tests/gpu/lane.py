@@ -33,9 +33,10 @@ def variables(**more: str) -> dict[str, str]:
     library = double() / "libcuda.so.1"
     ours = {
         "LD_PRELOAD": str(library),
-        "LD_LIBRARY_PATH": str(library.parent),  # PyTorch opens it once more by its name
+        "LD_LIBRARY_PATH": str(library.parent),  # PyTorch opens it once more by its name, and NVML
         "TRITON_LIBCUDA_PATH": str(library.parent),
         "NULL_CUDA_DEVICES": str(DEVICES),
+        "NVML_DOUBLE": f"count={DEVICES}",
         "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(HERE)]),
         "PYTHONDONTWRITEBYTECODE": "1",
         "OMP_NUM_THREADS": "1",

@@ -14,7 +14,6 @@ import pytest
 import wheels
 
 import clones
-import nvml_double
 
 
 def site(folder: Path) -> Path:
@@ -34,11 +33,7 @@ def test_the_ten_minutes_work_on_the_fake_driver(tmp_path: Path) -> None:
     clone, output = tmp_path / "clone", tmp_path / "output"
     clones.checkout(clone)
     lane.believe(clone / "src/throughline")
-    nvml = nvml_double.build(tmp_path / "nvml")
-    given = lane.variables(
-        PYTHONPATH=str(site(tmp_path / "site")), NULL_CUDA_DEVICES="1", NVML_DOUBLE="count=1",
-        LD_LIBRARY_PATH=f"{nvml}{os.pathsep}{lane.double()}",
-    )  # fmt: skip
+    given = lane.variables(PYTHONPATH=str(site(tmp_path / "site")), NULL_CUDA_DEVICES="1", NVML_DOUBLE="count=1")
     words = ["--tiny", "--output", str(output), "--seconds", "3000"]
     command = [str(lane.python()), str(clone / "tests/gpu/first_card.py"), *words]
     done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=1600, check=False)

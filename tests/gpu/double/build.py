@@ -14,7 +14,6 @@ from pathlib import Path
 HERE = Path(__file__).parent
 FLAGS = ("-std=c++17", "-O1", "-fPIC", "-pthread", "-Wall", "-Wextra", "-Werror")
 LINK = ("-shared", "-Wl,-soname,libcuda.so.1", f"-Wl,--version-script={HERE / 'exports.map'}", "-ldl")
-BESIDE = {"libnvidia-ml.so.1": "nvml/nvml.cpp"}
 HEADERS = Path("triton/backends/nvidia/include")
 
 
@@ -27,11 +26,11 @@ def headers(site_packages: Path) -> Path | None:
 def library(headers: Path, folder: Path) -> Path:
     """Return `libcuda.so.1` in a folder of its own below `folder`. Compile it unless these sources are there already.
 
-    Beside it are the link `libcuda.so`, which Triton's linker looks for, and the libraries of BESIDE. Raise
-    CalledProcessError if it does not compile.
+    Beside it is the link `libcuda.so`, which Triton's linker looks for. Raise CalledProcessError if it does not
+    compile.
     """
-    known = hashlib.sha256(" ".join((*FLAGS, *LINK, *BESIDE)).encode())
-    for source in sorted([*HERE.rglob("*.cpp"), *HERE.glob("*.h"), HERE / "exports.map", headers / "cuda.h"]):
+    known = hashlib.sha256(" ".join((*FLAGS, *LINK)).encode())
+    for source in sorted([*HERE.glob("*.cpp"), *HERE.glob("*.h"), HERE / "exports.map", headers / "cuda.h"]):
         known.update(source.read_bytes())
     made = folder / known.hexdigest()[:12] / "libcuda.so.1"
     if not made.exists():
@@ -57,10 +56,6 @@ def _compile(headers: Path, made: Path) -> None:
                     raise subprocess.CalledProcessError(status, command)
         partial = Path(work) / "libcuda.so.1"
         subprocess.run(["g++", *objects, *LINK, "-o", str(partial)], check=True)
-        for name, source in BESIDE.items():
-            command = ["g++", *FLAGS, "-O2", "-shared", f"-Wl,-soname,{name}", str(HERE / source), "-ldl"]
-            subprocess.run([*command, "-o", f"{work}/{name}"], check=True)
-            Path(work, name).replace(made.parent / name)
         link = made.parent / "libcuda.so"
         if not link.is_symlink():
             link.symlink_to("libcuda.so.1")
