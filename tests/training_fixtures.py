@@ -17,7 +17,7 @@ from throughline.messages import LaunchPlan, Measured, Memory, RankReport, Softw
 from throughline.spec import RunSpec, Topology
 from throughline.study.runs import PROTOCOL, read_spec
 
-VOCABULARY = 1000
+VOCABULARY, LENGTH, PREDICTIONS = 1000, 32, 5
 GROUPS: list[Any] = []
 """Every group that `group_of_one` has made."""
 
@@ -40,50 +40,40 @@ def group_of_one() -> Iterator[None]:
         dist.destroy_process_group()
 
 
-def corpus(folder: Path, *, shards: int = 3, rows: int = 40, sequence_length: int = 32, predictions: int = 5) -> Path:
-    """Write shards as NVIDIA's script does (gzip 4, i4 and i1, nothing else in the file); return the manifest."""
+def corpus(folder: Path, *, shards: int = 3, held_out: int = 0, rows: int = 40) -> Path:
+    """Write shards as NVIDIA's script does (gzip 4, i4 and i1, nothing else in the file); return the manifest.
+
+    held_out: how many of them, the last ones, are a test.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     draw = np.random.default_rng(7)
     entries = []
     for shard in range(shards):
-        lengths = draw.integers(sequence_length // 2, sequence_length + 1, rows)
-        real = np.arange(sequence_length) < lengths[:, None]
-        counts = draw.integers(1, predictions + 1, rows)
-        used = np.arange(predictions) < counts[:, None]
-        positions = np.sort(
-            draw.permuted(np.tile(np.arange(1, sequence_length // 2), (rows, 1)), axis=1)[:, :predictions]
-        )
+        lengths = draw.integers(LENGTH // 2, LENGTH + 1, rows)
+        real = np.arange(LENGTH) < lengths[:, None]
+        counts = draw.integers(1, PREDICTIONS + 1, rows)
+        used = np.arange(PREDICTIONS) < counts[:, None]
+        places = draw.permuted(np.tile(np.arange(1, LENGTH // 2), (rows, 1)), axis=1)
         arrays = {
-            "input_ids": (draw.integers(10, 60, (rows, sequence_length)) * real).astype("i4"),
+            "input_ids": (draw.integers(10, 60, (rows, LENGTH)) * real).astype("i4"),
             "input_mask": real.astype("i1"),
-            "segment_ids": ((np.arange(sequence_length) > sequence_length // 2) & real).astype("i1"),
-            "masked_lm_positions": (positions * used).astype("i4"),
-            "masked_lm_ids": (draw.integers(10, 60, (rows, predictions)) * used).astype("i4"),
+            "segment_ids": ((np.arange(LENGTH) > LENGTH // 2) & real).astype("i1"),
+            "masked_lm_positions": (np.sort(places[:, :PREDICTIONS]) * used).astype("i4"),
+            "masked_lm_ids": (draw.integers(10, 60, (rows, PREDICTIONS)) * used).astype("i4"),
             "next_sentence_labels": draw.integers(0, 2, rows).astype("i1"),
         }
         path = folder / f"training_{shard:04d}.hdf5"
         with h5py.File(path, "w") as file:
             for name, array in arrays.items():
                 file.create_dataset(name, data=array, compression="gzip", compression_opts=4)
-        entries.append(
-            {
-                "file": path.name,
-                "split": "training",
-                "rows": rows,
-                "sha256": files.sha256(path),
-                "content_digest": f"{shard:064x}",
-            }
-        )
-    manifest = folder / "manifest.json"
+        split = "training" if shard < shards - held_out else "test"
+        digests = {"sha256": files.sha256(path), "content_digest": f"{shard:064x}"}
+        entries.append({"file": path.name, "split": split, "rows": rows, **digests})
     content = {
-        "schema": 1,
-        "sequence_length": sequence_length,
-        "predictions": predictions,
-        "vocabulary": {"size": VOCABULARY},
-        "content_digest": "ab" * 32,
-        "rows": shards * rows,
-        "shards": entries,
-    }
+        "schema": 1, "sequence_length": LENGTH, "predictions": PREDICTIONS, "vocabulary": {"size": VOCABULARY},
+        "content_digest": "ab" * 32, "rows": shards * rows, "shards": entries,
+    }  # fmt: skip
+    manifest = folder / "manifest.json"
     manifest.write_text(json.dumps(content))
     return manifest
 
@@ -91,20 +81,11 @@ def corpus(folder: Path, *, shards: int = 3, rows: int = 40, sequence_length: in
 def spec(**changes: Any) -> RunSpec:
     """Return the specification of a run of bert-tiny that takes a second. `changes` replace keys; maps are merged."""
     value: dict[str, Any] = {
-        "benchmark": "bert",
-        "framework": "torch",
-        "model": "bert-tiny",
-        "sequence_length": 32,
-        "predictions": 5,
-        "batch": 4,
-        "precision": "fp32",
-        "topology": "1n1g",
-        "repeat": 1,
-        "steps": {"warmup": 2, "timed": 4, "max_total_seconds": None},
-        "device": "cpu",
-        "corpus": {"name": "sample", "digest": "0123456789ab"},
-        "protocol": PROTOCOL,
-    }
+        "benchmark": "bert", "framework": "torch", "model": "bert-tiny", "sequence_length": LENGTH,
+        "predictions": PREDICTIONS, "batch": 4, "precision": "fp32", "topology": "1n1g", "repeat": 1,
+        "steps": {"warmup": 2, "timed": 4, "max_total_seconds": None}, "device": "cpu",
+        "corpus": {"name": "sample", "digest": "0123456789ab"}, "protocol": PROTOCOL,
+    }  # fmt: skip
     of_texts = ("sequence_length", "predictions")
     without = {"gpt": of_texts[1:]} | dict.fromkeys(("res", "all", "ire", "wid"), of_texts)
     for name in without.get(str(changes.get("model"))[:3], ()):
@@ -119,21 +100,12 @@ def spec(**changes: Any) -> RunSpec:
 def program_spec(program: dict[str, Any], **changes: Any) -> RunSpec:
     """Return the specification of a run of a program that counts steps, for a second. The keys of `program` and
     `changes` replace its own."""
+    given = {"command": ["train"], "timing": {"kind": "marks"}, "unit": "steps", "per_step": 1} | program
     value: dict[str, Any] = {
-        "benchmark": "mine",
-        "framework": "own",
-        "model": "program",
-        "counts": "steps",
-        "batch": "program",
-        "precision": "program",
-        "topology": "1n1g",
-        "repeat": 1,
-        "steps": {"warmup": 3, "timed": 10},
-        "device": "cpu",
-        "options": {"data": "synthetic"},
-        "protocol": PROTOCOL,
-        "program": {"command": ["train"], "timing": {"kind": "marks"}, "unit": "steps", "per_step": 1} | program,
-    }
+        "benchmark": "mine", "framework": "own", "model": "program", "counts": "steps", "batch": "program",
+        "precision": "program", "topology": "1n1g", "repeat": 1, "steps": {"warmup": 3, "timed": 10}, "device": "cpu",
+        "options": {"data": "synthetic"}, "protocol": PROTOCOL, "program": given,
+    }  # fmt: skip
     return read_spec(json.dumps(value | changes))
 
 
@@ -142,48 +114,26 @@ def plan(
 ) -> LaunchPlan:
     """Return the plan of a run on `topology`. `run` changes its specification."""
     asked, shape = spec(topology=topology, **run or {}), Topology.parse(topology)
+    hosts = [f"host{node}" for node in range(shape.nodes)] if reach in ("slurm", "ssh") else []
     value: dict[str, Any] = {
-        "spec": asked.values(),
-        "python": "/env/bin/python",
-        "nodes": shape.nodes,
-        "per_node": shape.devices,
+        "spec": asked.values(), "python": "/env/bin/python", "nodes": shape.nodes, "per_node": shape.devices,
         "agents": nodes.agents(asked.framework, shape.nodes, reach),
-        "cores": shape.devices * asked.threads if reach == "slurm" else 0,
-        "kind": "cpu",
-        "manifest": None,
-        "variables": {"OMP_NUM_THREADS": "1", "X": "a b"},
-        "reach": reach,
-        "hosts": [f"host{node}" for node in range(shape.nodes)] if reach in ("slurm", "ssh") else [],
-        "weights": None,
-        "workflow": "python",
-        "telemetry": True,
-        "earlier_gpus": [],
-        "strict": False,
-        "convergence": None,
-    }
+        "cores": shape.devices * asked.threads if reach == "slurm" else 0, "kind": "cpu", "manifest": None,
+        "variables": {"OMP_NUM_THREADS": "1", "X": "a b"}, "reach": reach, "hosts": hosts, "weights": None,
+        "workflow": "python", "telemetry": True, "earlier_gpus": [], "strict": False, "convergence": None,
+    }  # fmt: skip
     return LaunchPlan(**value | changes)
 
 
 def measured(rank: int = 0, **changes: Any) -> Measured:
     timed = changes.get("steps_timed", 4)
     value: dict[str, Any] = {
-        "window": Window(10.0 + rank / 10, 14.0 + rank),
-        "cpu_seconds": 2.0,
-        "loader_stall_s": 0.4 * rank,
-        "facts": {},
-        "counted": {},
-        "figures": [],
-        "step_seconds": [1.0] * timed,
-        "loss": [9.0 - step / 100 for step in range(timed)],
-        "warmup_loss": [10.0, 9.5],
-        "warmup_steps": 2,
-        "steps_timed": timed,
-        "scaler_skipped_steps": 0,
-        "memory": Memory(None, 100 + rank, {}),
-        "matmul_flops_per_s": None,
-        "work_reasons": {},
-        "network": None,
-    }
+        "window": Window(10.0 + rank / 10, 14.0 + rank), "cpu_seconds": 2.0, "loader_stall_s": 0.4 * rank,
+        "facts": {}, "counted": {}, "figures": [], "step_seconds": [1.0] * timed,
+        "loss": [9.0 - step / 100 for step in range(timed)], "warmup_loss": [10.0, 9.5], "warmup_steps": 2,
+        "steps_timed": timed, "scaler_skipped_steps": 0, "memory": Memory(None, 100 + rank, {}),
+        "matmul_flops_per_s": None, "work_reasons": {}, "network": None,
+    }  # fmt: skip
     return Measured(**value | changes)
 
 

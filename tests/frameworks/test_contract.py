@@ -145,10 +145,8 @@ def test_what_a_framework_cannot_do_is_a_result_with_its_reason(
 
 
 def test_a_framework_without_checkpoints_has_no_convergence_check(lab: Lab) -> None:
-    held_out = json.loads(lab.manifest.read_text())
-    held_out["shards"][-1]["split"] = "test"
-    manifest, output = lab.manifest.with_name("held_out.json"), lab.folder / "check/curve.json"
-    manifest.write_text(json.dumps(held_out))
+    manifest = training_fixtures.corpus(lab.folder / "held_out", held_out=1)
+    output = lab.folder / "check/curve.json"
     settings = json.dumps({"steps": 4, "evaluate_every": 2, "samples": 8})
     spec = training_fixtures.spec(framework="fake", steps={"warmup": 0}).canonical
     files = ("--manifest", manifest, "--output", output, "--log", output.with_suffix(".log"))

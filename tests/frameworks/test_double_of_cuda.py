@@ -18,24 +18,13 @@ from throughline.report.analysis import summary
 SAYS = "a fake CUDA driver that computes nothing"
 
 
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    return Lab(tmp_path_factory.mktemp("double"))
-
-
-@pytest.fixture(scope="module")
-def preloaded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A library with nothing but the symbol by which a rank recognises the fake driver."""
+def test_a_run_on_a_double_is_invalid_and_says_why(lab: Lab, tmp_path: Path) -> None:
+    """The library has nothing but the symbol by which a rank recognises the fake driver."""
     needs(shutil.which("gcc") is not None, "gcc")
-    folder = tmp_path_factory.mktemp("library")
-    (folder / "double.c").write_text(f'const char *null_cuda_present(void) {{ return "{SAYS}"; }}\n')
-    library = folder / "libcuda.so.1"
-    subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(library), str(folder / "double.c")], check=True)
-    return library
-
-
-def test_a_run_on_a_double_is_invalid_and_says_why(lab: Lab, preloaded: Path) -> None:
-    done, path = lab.launch("fake", variables={"LD_PRELOAD": str(preloaded)})
+    source, library = tmp_path / "double.c", tmp_path / "libcuda.so.1"
+    source.write_text(f'const char *null_cuda_present(void) {{ return "{SAYS}"; }}\n')
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
+    done, path = lab.launch("fake", variables={"LD_PRELOAD": str(library)})
     assert done.returncode == 0, done.stderr
     record = records.read_run(path)
     assert (record.status, record.samples_per_s) == ("invalid", None)

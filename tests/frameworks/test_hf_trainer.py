@@ -27,10 +27,8 @@ JOB = {"samples": 64, "held_out": 30, "epochs": 2}
 @pytest.fixture(scope="module")
 def held_out(lab: Lab) -> Lab:
     """The lab with a corpus that has held-out rows."""
-    other, content = copy.copy(lab), json.loads(lab.manifest.read_text())
-    content["shards"][-1]["split"] = "test"
-    other.manifest = lab.manifest.with_name("with_held_out.json")
-    other.manifest.write_text(json.dumps(content))
+    other = copy.copy(lab)
+    other.manifest = training_fixtures.corpus(lab.folder / "held_out", held_out=1)
     return other
 
 
