@@ -143,5 +143,7 @@ def test_a_manifest_of_another_kind_or_with_too_little_text_is_refused() -> None
     assert workload.fits(given, TOKENS) == "holds 1024 tokens; one sample is a window of 1025"
     assert workload.fits(gpt2.Parameters(sequence_length=1023), TOKENS) is None
     assert "holds running text" in str(bert.WORKLOAD.fits(bert.Parameters(predictions=20), TOKENS))
+    lengths = "holds sequences of 128 tokens with 20 predictions; the run needs 32 with 5"
+    assert bert.WORKLOAD.fits(bert.Parameters(32, 5), BERTS) == lengths
     assert workload.folder(given) == "bpe"
     assert workload.facts(TOKENS) == {"vocabulary": 50257} == workload.facts(None)
