@@ -138,6 +138,8 @@ def test_a_framework_that_diverges_takes_nothing_with_it(lab: Lab, tmp_path: Pat
     assert "not finite from step 3" in warning
 
 
+Spoil = Callable[[Any], None] | None
+"""A change of what has been built. None: it trains as it is."""
 Until = Callable[[list[float]], bool] | None
 """Whether these losses are enough to see, so that a training ends. None: it makes all its steps."""
 
@@ -152,10 +154,9 @@ class Proof:
     def expected(self, spec: RunSpec) -> list[float]:
         return reference.train(spec, self.manifest, self.weights).losses
 
-    def losses(self, spec: RunSpec, spoil: Callable[[Any], None] | None = None, until: Until = None) -> list[float]:
+    def losses(self, spec: RunSpec, spoil: Spoil = None, until: Until = None) -> list[float]:
         """Of every step; `spoil` changes what has been built."""
-        rank = self.built(spec)
-        return self.trained(rank, spec, spoil, until)
+        return self.trained(self.built(spec), spec, spoil, until)
 
     def built(self, spec: RunSpec) -> Any:
         rank = load("torch")(spec, 0, 0, 1, "cpu")
@@ -166,13 +167,7 @@ class Proof:
             rank.load({name: file[name] for name in file.files})
         return rank
 
-    def trained(
-        self,
-        rank: Any,
-        spec: RunSpec,
-        spoil: Callable[[Any], None] | None = None,
-        until: Until = None,
-    ) -> list[float]:
+    def trained(self, rank: Any, spec: RunSpec, spoil: Spoil = None, until: Until = None) -> list[float]:
         rank.optimizer()
         if spoil:
             spoil(rank)
@@ -195,7 +190,7 @@ class Proof:
         return reference.train(spec, self.manifest, self.weights, asked=asked), file
 
     def updates(
-        self, spec: RunSpec, spoil: Callable[[Any], None] | None = None, skipped: Sequence[int] = ()
+        self, spec: RunSpec, spoil: Spoil = None, skipped: Sequence[int] = ()
     ) -> tuple[Updates, Comparison]:
         """Return the verdicts on the updates and on the losses."""
         true, file = self.reference(spec, tuple(skipped))
@@ -267,14 +262,11 @@ def test_every_option_that_is_measured_is_the_reference(proof: Proof, options: d
 
 
 def weights_in_bf16(rank: Any) -> None:
-    step = rank.update.step
-
-    def rounded(*given: Any, **more: Any) -> None:
-        step(*given, **more)
+    def rounded(*_: Any) -> None:
         for parameter in rank.parameters:
             parameter.data.copy_(parameter.data.bfloat16())
 
-    rank.update.step = rounded
+    rank.update.register_step_post_hook(rounded)
 
 
 def clips_what_is_scaled(rank: Any) -> None:
@@ -287,7 +279,7 @@ def test_lower_precisions_are_fp32_but_for_their_rounding(proof: Proof, precisio
     spec, tolerance = equivalence.settings(asked), equivalence.LOWER[precision]
     true = proof.losses(replace(spec, precision="fp32"))
 
-    def verdict(spoil: Callable[[Any], None] | None = None) -> str:
+    def verdict(spoil: Spoil = None) -> str:
         return equivalence.judged(proof.losses(spec, spoil), true, tolerance).verdict
 
     assert verdict() == "equal"
@@ -296,15 +288,14 @@ def test_lower_precisions_are_fp32_but_for_their_rounding(proof: Proof, precisio
 
 def queries_and_keys_stay(rank: Any) -> None:
     """Put the weights of queries and keys back after every step."""
-    step, names = rank.update.step, (".query.", ".key.")
-    kept = [(one, one.detach().clone()) for name, one in rank.network.named_parameters() if any(map(name.count, names))]
+    every = rank.network.named_parameters()
+    kept = [(one, one.detach().clone()) for name, one in every if ".query." in name or ".key." in name]
 
-    def stays(*given: Any, **more: Any) -> None:
-        step(*given, **more)
+    def put_back(*_: Any) -> None:
         for parameter, value in kept:
             parameter.data.copy_(value)
 
-    rank.update.step = stays
+    rank.update.register_step_post_hook(put_back)
 
 
 def no_gradient_of_queries_and_keys(rank: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -75,13 +74,6 @@ def test_a_sample_of_classes_is_the_softmax_over_it(told: Told, world: int) -> N
     for place, rank in enumerate(ranks):
         own = faces.grad[place * BATCH : (place + 1) * BATCH]
         np.testing.assert_allclose(rank["embeddings"] / world, own, atol=1e-12)
-
-
-@pytest.fixture
-def double() -> Iterator[None]:
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
 
 
 @pytest.mark.usefixtures("double")

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from torch_wide_deep import COLUMNS, STEPS, TABLES, UPDATES, VOCABULARY, WORLDS, batch, spec
 
 import rank_helpers
 from throughline.checks import reference
 
 HELPER = Path(__file__).with_name("torch_wide_deep.py")
+pytestmark = pytest.mark.usefixtures("double")
 
 
 Told = dict[int, list[dict[tuple[str, str], dict[str, Any]]]]
@@ -30,13 +29,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def told(folder: Path) -> Told:
     return rank_helpers.told(HELPER, folder, {world: world for world in WORLDS})
-
-
-@pytest.fixture(autouse=True)
-def double() -> Iterator[None]:
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
 
 
 @pytest.mark.parametrize("update", UPDATES)

@@ -89,7 +89,6 @@ def test_a_machine_without_the_devices_is_noticed_before_data_are_made(clone: Ca
     ("target", "instead"),
     [
         ("results/quick/bz5_fp32.json", "results/quick/bz4_fp32.json"),
-        ("data/little/seq48/training_0000.hdf5", "32, 64"),
         ("corpsu", "error: nothing makes corpsu"),
     ],
 )
@@ -121,11 +120,11 @@ def test_a_dry_run_says_that_the_logs_of_an_import_are_not_there(clone: Callable
     assert job_counts(importing.made("--dry-run").stdout)["imported"] == 1
 
 
-@pytest.mark.parametrize("preset", ["nvidia-bert-phases", "dlperf-insightface", "accept-cpu"])
+@pytest.mark.parametrize("preset", ["nvidia-bert-phases", "dlperf-insightface"])
 def test_presets_pass_a_dry_run(preset: str, planned: Clone) -> None:
     """tests/unit/study expands all presets."""
     printed = planned.made("--dry-run", "--configfile", f"presets/{preset}.yaml").stdout
-    assert job_counts(printed).get("run", 0) == len(runs.expand(load([ROOT / f"presets/{preset}.yaml"])))
+    assert job_counts(printed)["run"] == len(runs.expand(load([ROOT / f"presets/{preset}.yaml"])))
 
 
 def test_the_command_that_repeats_a_run_of_a_preset_plans_that_run(

@@ -28,6 +28,3 @@ def test_logs_are_imported_once_and_again_when_one_changes(clone: Callable[[str]
     assert "each file: results/others/imported/throughput.md" in again
     files = json.loads((made.path / "results/others/imported.json").read_text())["files"]
     assert [one["status"] for one in files] == ["foreign", "ok"]
-
-    absent = made.snakemake("imports", "--config", "imports={gone: {logs: nowhere}}")
-    assert absent.returncode and "imports.gone.logs: nowhere is no folder" in absent.stdout

@@ -64,9 +64,9 @@ def test_a_framework_with_a_new_library_is_compared(clone: Callable[[str], Clone
     assert "Nothing to be done" in made.made("results/report.html").stdout
 
 
-def with_toy(clone: Callable[[str], Clone], configuration: str) -> Clone:
+def with_toy(clone: Callable[[str], Clone]) -> Clone:
     """Return a clone with the folder and the pins of `toy`, and with the files of conda that `make lock` writes."""
-    made = clone(configuration)
+    made = clone(OF_TOY)
     shutil.copytree(TOY / "toy", made.path / "src/throughline/frameworks/toy", ignore=shutil.ignore_patterns("__py*"))
     shutil.copy(TOY / "toy.txt", made.path / "envs")
     called(made, "throughline.installation.conda_files")
@@ -82,7 +82,7 @@ def called(made: Clone, module: str) -> str:
 
 def test_a_folder_is_a_framework(clone: Callable[[str], Clone]) -> None:
     """Nothing beside the folder and the pins is touched: runs, options, devices and refusals come from them."""
-    made = with_toy(clone, OF_TOY)
+    made = with_toy(clone)
     made.made("results/report.html")
     # The files are read as JSON, because this process does not know the framework.
     runs = made.path / "results/toys/bz2_fp32/toy"
@@ -95,17 +95,6 @@ def test_a_folder_is_a_framework(clone: Callable[[str], Clone]) -> None:
     assert "toy" in (made.path / "results/report.html").read_text(encoding="utf-8")
 
 
-def test_an_option_and_a_device_of_a_new_framework_are_keys(clone: Callable[[str], Clone]) -> None:
-    made = with_toy(clone, OF_TOY)
-    for key, value, said in (
-        ("pause_ms: 3", "pause_ms: 3000", "benchmarks.toys.options.pause_ms"),
-        ("device: abacus", "device: slide_rule", "abacus"),
-    ):
-        (made.path / "small.yaml").write_text(OF_TOY.replace(key, value), encoding="utf-8")
-        done = made.snakemake("--dry-run")
-        assert done.returncode == 1 and said in done.stdout, done.stdout
-
-
 def digests(folder: Path) -> dict[str, str]:
     """Map each file of a clone to its digest, without what programs leave behind."""
     files = (path for path in folder.rglob("*") if path.is_file())
@@ -116,7 +105,7 @@ def digests(folder: Path) -> dict[str, str]:
 
 
 def test_generated_pages_and_environments_know_a_new_framework(clone: Callable[[str], Clone]) -> None:
-    made = with_toy(clone, OF_TOY)
+    made = with_toy(clone)
     assert "- -r toy.txt" in (made.path / "envs/toy.yaml").read_text()
     before = digests(made.path)
     called(made, "throughline.study.config_reference")

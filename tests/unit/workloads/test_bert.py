@@ -219,7 +219,8 @@ def test_a_gpus_kernels_take_packed_samples_and_one_code_serves_all_numbers_of_t
         for length in (10, 9, 12, 14):
             given = rows()
             given["input_mask"][1] = np.arange(16) < length
-            batch = {name: tensor.to("meta") for name, tensor in tensors(without_padding(given)).items()}
+            arrays = bert.without_padding(batch_of(given))
+            batch = {name: tensor.to("meta") for name, tensor in tensors(arrays).items()}
             model.zero_grad(set_to_none=True)
             loss = model(**batch)
             loss.backward()
@@ -228,17 +229,13 @@ def test_a_gpus_kernels_take_packed_samples_and_one_code_serves_all_numbers_of_t
     assert counter.frame_count == 2, "each part once, at the first number of tokens, for all others as well"
 
 
-def without_padding(given: dict[str, np.ndarray]) -> dict[str, Any]:
-    return bert.without_padding(batch_of(given))
-
-
 def test_flops_without_padding_agree_with_a_count_of_the_real_operations() -> None:
     from torch.utils.flop_counter import FlopCounterMode
 
     given, model = rows(), network()
     tokens, pairs = (16 + 10 + 16) / 3, (16**2 + 10**2 + 16**2) / 3
     with FlopCounterMode(display=False) as counter, torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
-        model(**tensors(without_padding(given))).backward()
+        model(**tensors(bert.without_padding(batch_of(given)))).backward()
     expected = 3 * bert.flops(bert.SHAPES["bert-tiny"], tokens, 4, 1000, pairs)
     assert counter.get_total_flops() == pytest.approx(expected, rel=1e-3)
 

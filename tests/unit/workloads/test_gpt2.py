@@ -13,25 +13,18 @@ from throughline.workloads import bert, gpt2
 
 torch = pytest.importorskip("torch")
 
-from throughline.workloads import in_torch_form  # noqa: E402
 from throughline.workloads.gpt2 import in_torch  # noqa: E402
 
 VOCABULARY, SEQUENCE = 500, 24
 MADE = gpt2.Shape(2, 4, 32)
 
 
-def spec_of(model: str, **parameters: Any) -> RunSpec[gpt2.Parameters]:
-    return example(model, gpt2.Parameters(**parameters), options=Options(dropout=0.0))
+def spec_of(**parameters: Any) -> RunSpec[gpt2.Parameters]:
+    return example("gpt2-tiny", gpt2.Parameters(**parameters), options=Options(dropout=0.0))
 
 
-def network(activation_checkpointing: bool = False, dropout: float = 0.0, **parameters: Any) -> Any:
-    torch.manual_seed(0)
-    given = gpt2.Parameters(**{"sequence_length": SEQUENCE, **parameters})
-    return in_torch.Gpt2(MADE, VOCABULARY, given, dropout, activation_checkpointing)
-
-
-def tokens(count: int = 3) -> Any:
-    drawn = np.random.default_rng(3).integers(0, VOCABULARY, (count, SEQUENCE + 1)).astype(np.uint16)
+def tokens() -> Any:
+    drawn = np.random.default_rng(3).integers(0, VOCABULARY, (3, SEQUENCE + 1)).astype(np.uint16)
     return torch.from_numpy(drawn)
 
 
@@ -47,7 +40,7 @@ def test_loss_gradients_a_step_and_held_out_sums_are_hugging_faces(gelu: str, de
 
     positions, mix, down = deviations
     given = {"gelu": gelu, "position_init": positions, "residual_init": "scaled" if mix < 0.02 else "plain"}
-    spec, forms = spec_of("gpt2-tiny", sequence_length=SEQUENCE, **given), (in_torch.FORM, in_transformers.FORM)
+    spec, forms = spec_of(sequence_length=SEQUENCE, **given), (in_torch.FORM, in_transformers.FORM)
     torch.manual_seed(0)
     networks: list[Any] = [form.build(spec, {"vocabulary": VOCABULARY}) for form in forms]
     wanted = {"positions": positions, "layers.1.mix": mix, "layers.0.down": down, "layers.0.up": 0.02, "tokens": 0.02}
@@ -83,8 +76,11 @@ def test_no_position_sees_what_is_behind_it() -> None:
     """With dropout, a CPU uses our own attention with our own mask, so the test covers it as well."""
     batch, last = tokens(), VOCABULARY - 1
     for dropout in (0.0, 0.3):
-        ours, found = network(dropout=dropout), list[Any]()
-        ours.norm.register_forward_pre_hook(lambda norm, given, found=found: found.append(given[0]))
+        torch.manual_seed(0)
+        given = gpt2.Parameters(sequence_length=SEQUENCE)
+        ours = in_torch.Gpt2(MADE, VOCABULARY, given, dropout, activation_checkpointing=False)
+        found: list[Any] = []
+        ours.norm.register_forward_pre_hook(lambda _, taken, found=found: found.append(taken[0]))
         for changed in (False, True):
             ids = batch.long()
             ids[:, 10:] = last if changed else ids[:, 10:]
@@ -93,40 +89,15 @@ def test_no_position_sees_what_is_behind_it() -> None:
         assert torch.equal(found[0][:, :10], found[1][:, :10]) and not torch.equal(found[0][:, 10:], found[1][:, 10:])
 
 
-def whole_graphs(part: Any, dynamic: Any, backend: Any) -> Any:
-    return torch.compile(part, fullgraph=True, dynamic=dynamic, backend=backend)
-
-
-@pytest.mark.parametrize("half", [None, torch.bfloat16])
-def test_compiled_whole_the_loss_and_gradients_are_the_same(half: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each part is one graph, which is compiled once for all layers."""
-    from torch._dynamo.testing import CompileCounterWithBackend
-
-    torch._dynamo.reset()
-    counter = CompileCounterWithBackend("aot_eager")
-    found = []
-    for compiled in (False, True):
-        model = network()
-        model.half_type = half
-        if compiled:
-            monkeypatch.setattr(in_torch_form, "compiled", whole_graphs)
-            model.compile_parts(dynamic=False, backend=counter)
-        loss = model(tokens())
-        loss.backward()
-        found.append([loss.detach(), *(parameter.grad for parameter in model.parameters())])
-    torch.testing.assert_close(found[0], found[1])
-    assert counter.frame_count == 3  # the embeddings, a layer and the last norm; a CPU has no errors of the head
-
-
 def test_a_batch_is_what_the_reader_gives_and_nothing_is_copied() -> None:
     rows = {"tokens": np.arange(50, dtype=np.uint16).reshape(2, 25)}
-    workload, spec = gpt2.WORKLOAD, spec_of("gpt2-tiny")
+    workload, spec = gpt2.WORKLOAD, spec_of()
     assert workload.batch(rows, Options())["tokens"] is rows["tokens"]
     assert workload.counted((), 2, spec) == {"real_token_share": 1.0} and workload.counts(rows) == ()
 
 
 def test_synthetic_tokens_are_of_the_vocabulary() -> None:
-    spec = spec_of("gpt2-tiny", sequence_length=1024)
+    spec = spec_of(sequence_length=1024)
     first = gpt2.WORKLOAD.synthetic(40, spec, 1)["tokens"]
     assert first.shape == (40, 1025) and first.dtype == np.uint16
     assert 50200 < first.max() < gpt2.VOCABULARY and first.min() < 50

@@ -1,4 +1,4 @@
-"""What holds for several workloads in PyTorch: their FLOPs, parameters, dropout, recomputation, 16 bits, batches."""
+"""What holds for several workloads in PyTorch: FLOPs, parameters, dropout, recomputation, compiling, half types."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from throughline.workloads import bert, faces, gpt2, resnet, wide_deep
 torch = pytest.importorskip("torch")
 
 from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
+
+from throughline.workloads import in_torch_form  # noqa: E402
 
 WORDS = {"bert-tiny": bert.Parameters(32, 5), "gpt2-tiny": gpt2.Parameters(24)}
 SMALL: dict[str, Any] = {
@@ -144,6 +146,41 @@ def test_recomputed_layers_run_twice_and_give_the_same_gradients(model: str) -> 
         gradients.append([parameter.grad for parameter in network.parameters()])
     assert calls == [2, 4]
     torch.testing.assert_close(gradients[0], gradients[1])
+
+
+def whole_graphs(part: Any, dynamic: Any, backend: Any) -> Any:
+    return torch.compile(part, fullgraph=True, dynamic=dynamic, backend=backend)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("model", "half", "graphs"),
+    [
+        ("gpt2-tiny", None, 3),  # the embeddings, a layer and the last norm; a CPU has no errors of the head
+        ("gpt2-tiny", torch.bfloat16, 3),
+        ("resnet-tiny", None, 2 + len(resnet.SHAPES["resnet-tiny"].stages)),  # the stem, every stage and the loss
+    ],
+)
+def test_compiled_in_parts_loss_gradients_and_statistics_are_the_same(
+    model: str, half: Any, graphs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each part is one graph, which is compiled once for all equal layers."""
+    from torch._dynamo.testing import CompileCounterWithBackend
+
+    monkeypatch.setattr(in_torch_form, "compiled", whole_graphs)
+    torch._dynamo.reset()
+    counter, spec, found = CompileCounterWithBackend("aot_eager"), spec_of(model), []
+    for compiled in (False, True):
+        network = build(spec)
+        network.half_type = half
+        if compiled:
+            network.compile_parts(dynamic=False, backend=counter)
+        for _ in range(2):
+            loss = network(**batch_of(spec))
+        loss.backward()
+        found.append([loss.detach(), *(one.grad for one in network.parameters()), *network.state_dict().values()])
+    torch.testing.assert_close(found[0], found[1])
+    assert counter.frame_count == graphs
 
 
 @pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])

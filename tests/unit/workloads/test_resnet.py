@@ -13,7 +13,7 @@ from throughline.workloads import resnet
 
 torch = pytest.importorskip("torch")
 
-from throughline.workloads import in_torch_form  # noqa: E402
+from throughline.frameworks.torch import optimizers  # noqa: E402
 from throughline.workloads.resnet import in_torch  # noqa: E402
 
 IMAGE, CLASSES = 33, 7
@@ -92,17 +92,11 @@ def test_scores_loss_gradients_statistics_and_steps_are_hugging_faces(
     monkeypatch.setattr(in_torch, "MANY", many)
     ours = network(kind, label_smoothing=smoothing, channels_last=channels_last).double()
     other = theirs(ours, kind)
-    updates = [
-        in_torch_optimizer(ours),
-        torch.optim.SGD(  # a convolution's weight has four dimensions; a norm's tensors and the last bias have one
-            [
-                {"params": [one for one in other.parameters() if one.ndim > 1], "weight_decay": 0.1},
-                {"params": [one for one in other.parameters() if one.ndim == 1]},
-            ],
-            lr=0.01,
-            momentum=0.875,
-        ),
-    ]
+    settings = Optimizer("sgd", learning_rate=0.01, momentum=0.875, weight_decay=0.1)
+    matrices = [one for one in other.parameters() if one.ndim > 1]  # a convolution's weight has four dimensions
+    vectors = [one for one in other.parameters() if one.ndim == 1]  # those of a norm, and the last bias
+    groups = [{"params": matrices, "weight_decay": 0.1}, {"params": vectors}]
+    updates = [optimizers.build(settings, list(ours.parameters())), torch.optim.SGD(groups, lr=0.01, momentum=0.875)]
     for step in range(2):  # the second step has a momentum
         batch = pictures(seed=step)
         scores = their_scores(ours, other, batch)
@@ -124,37 +118,6 @@ def test_scores_loss_gradients_statistics_and_steps_are_hugging_faces(
     with torch.no_grad():
         scores = their_scores(ours.eval(), other.eval(), batch)
         torch.testing.assert_close(ours.scores(ours.states(batch["pixels"])), scores, rtol=0, atol=1e-10)
-
-
-def in_torch_optimizer(ours: Any) -> Any:
-    from throughline.frameworks.torch import optimizers
-
-    settings = Optimizer("sgd", learning_rate=0.01, momentum=0.875, weight_decay=0.1)
-    return optimizers.build(settings, list(ours.parameters()))
-
-
-def whole_graphs(part: Any, dynamic: Any, backend: Any) -> Any:
-    return torch.compile(part, fullgraph=True, dynamic=dynamic, backend=backend)
-
-
-@pytest.mark.slow
-def test_compiled_in_parts_loss_gradients_and_statistics_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The stem, every stage and the loss are each one graph."""
-    from torch._dynamo.testing import CompileCounter
-
-    torch._dynamo.reset()
-    counter, found = CompileCounter(), []
-    for compiled in (False, True):
-        ours = network()
-        if compiled:
-            monkeypatch.setattr(in_torch_form, "compiled", whole_graphs)
-            ours.compile_parts(dynamic=False, backend=counter)
-        for seed in (1, 2):
-            loss = ours(**pictures(seed=seed))
-        loss.backward()
-        found.append([loss.detach(), *(parameter.grad for parameter in ours.parameters()), *ours.state_dict().values()])
-    torch.testing.assert_close(found[0], found[1])
-    assert counter.frame_count == 2 + len(MADE["bottleneck"].stages)
 
 
 @pytest.mark.parametrize(("kind", "alike"), [(torch.bfloat16, 0.95), (torch.float16, 0.99)])

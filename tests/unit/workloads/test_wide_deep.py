@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import training_fixtures
-from throughline import messages, workloads
+from throughline import workloads
 from throughline.launch import outcome
 from throughline.report.analysis import workload_figures
 from throughline.spec import Optimizer, Options, RunSpec, example, values
@@ -122,29 +122,18 @@ def test_every_title_names_what_decides_the_bytes() -> None:
 def test_latency_takes_each_step_on_its_slowest_rank() -> None:
     """One rank's steps take 1 to 200 ms, those of the other take 2 to 201 ms."""
 
-    def rank(first: int, steps: int = 200) -> messages.Measured:
-        seconds = [step / 1000 for step in range(first, first + steps)]
-        measured = dict.fromkeys(messages.Measured.__dataclass_fields__)
-        return messages.Measured(**{**measured, "step_seconds": seconds})
+    def rank(first: int, steps: int = 200) -> Any:
+        return training_fixtures.measured(step_seconds=[step / 1000 for step in range(first, first + steps)])
 
     found = outcome.step_percentiles(SPEC, [rank(1), rank(2), rank(1)])
-    assert [(one["name"], one["at"]) for one in found] == [
-        ("latency", "median"),
-        ("latency", "95 %"),
-        ("latency", "99 %"),
-    ]
+    assert [(one["name"], one["at"]) for one in found] == [("latency", at) for at in ("median", "95 %", "99 %")]
     assert [one["value"] for one in found] == pytest.approx([101.5, 191, 199])
     assert len(outcome.step_percentiles(example("bert-tiny", bert.Parameters()), [rank(1)])) == 3
     assert outcome.step_percentiles(example("matmul", micro.Parameters()), [rank(1)]) == []
     few = {steps: [one["value"] for one in outcome.step_percentiles(SPEC, [rank(1, steps)])] for steps in (3, 20)}
     assert few == {3: [2.0, None, None], 20: [pytest.approx(10.5), pytest.approx(19.0), None]}
-
-
-def test_no_rank_alone_decides_the_latency() -> None:
-    """Two ranks are slow in turn: each step took 3 ms on one of them."""
-    measured = dict.fromkeys(messages.Measured.__dataclass_fields__)
-    ranks = [messages.Measured(**{**measured, "step_seconds": s * 50}) for s in ([0.001, 0.003], [0.003, 0.001])]
-    assert [one["value"] for one in outcome.step_percentiles(SPEC, ranks)] == pytest.approx([3.0, 3.0, 3.0])
+    in_turn = [training_fixtures.measured(step_seconds=pair * 50) for pair in ([0.001, 0.003], [0.003, 0.001])]
+    assert [one["value"] for one in outcome.step_percentiles(SPEC, in_turn)] == pytest.approx([3.0, 3.0, 3.0])
 
 
 @pytest.mark.slow
