@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,19 @@ def spec(**changes: Any) -> RunSpec:
     if value.get("options", {}).get("data") == "synthetic":
         value["corpus"] = None
     return read_spec(json.dumps(value))
+
+
+DECODER = {
+    "model_type": "llama", "vocab_size": 512, "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 256,
+}  # fmt: skip
+"""The config.json of a small decoder."""
+
+
+def decoder_spec(content: Any, options: dict[str, Any] | None = None, **changes: Any) -> RunSpec:
+    """Return the specification of a run of a decoder with this config.json, on synthetic data."""
+    named = {"model": "llama-3.1-8b", "task": "clm", "config_sha256": "ab" * 32}
+    return replace(spec(**named | changes, options={"data": "synthetic"} | (options or {})), content=content)
 
 
 def program_spec(program: dict[str, Any], **changes: Any) -> RunSpec:

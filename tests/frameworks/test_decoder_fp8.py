@@ -15,24 +15,17 @@ import training_fixtures
 from throughline import frameworks, workloads
 from throughline.checks import equivalence
 from throughline.spec import RunSpec
+from training_fixtures import DECODER
 
-SIZES = {
-    "model_type": "llama", "vocab_size": 512, "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 2,
-    "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 256,
-}  # fmt: skip
-MIXTURE = {**SIZES, "model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2}
+MIXTURE = {**DECODER, "model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2}
 STEPS = 10
 
 
 def specified(
-    precision: str, recipe: str = "tensorwise", sizes: Any = SIZES, recompute: Any = False, **given: Any
+    precision: str, recipe: str = "tensorwise", sizes: Any = DECODER, recompute: Any = False, **given: Any
 ) -> RunSpec[Any]:
-    options = {"data": "synthetic", "fp8_scaling": recipe, "activation_checkpointing": recompute}
-    made = training_fixtures.spec(
-        framework="torch", topology="1n1g", precision=precision, model="llama-3.1-8b", task="clm",
-        config_sha256="ab" * 32, options=options, **{"sequence_length": 32, "batch": 2, **given},
-    )  # fmt: skip
-    return replace(made, content=sizes)
+    options = {"fp8_scaling": recipe, "activation_checkpointing": recompute}
+    return training_fixtures.decoder_spec(sizes, options, precision=precision, **{"batch": 2, **given})
 
 
 def network_of(spec: RunSpec[Any]) -> Any:
@@ -111,7 +104,7 @@ def test_its_record_and_what_it_refuses() -> None:
     for refused, why in (
         (specified("fp8", sizes=MIXTURE), "experts are not written in fp8"),
         (specified("fp8", sequence_length=15, batch=1), "batch x sequence_length = 15"),
-        (specified("fp8", sizes={**SIZES, "intermediate_size": 168}), "a feed-forward part of 168"),
+        (specified("fp8", sizes={**DECODER, "intermediate_size": 168}), "a feed-forward part of 168"),
     ):
         with pytest.raises(workloads.Unsupported, match=why):
             form.build(refused, {})

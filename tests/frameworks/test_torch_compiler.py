@@ -1,4 +1,5 @@
-"""A record says how torch.compile was called, and which of Inductor's values were in effect."""
+"""A record says how torch.compile was called, and which of Inductor's values were in effect. A compiled decoder is one
+graph for all equal layers: nothing breaks it, and nothing is compiled after step 1."""
 
 from __future__ import annotations
 
@@ -8,8 +9,10 @@ import pytest
 import torch
 
 import training_fixtures
+from throughline import workloads
 from throughline.frameworks.torch.ddp import TorchDDP
 from throughline.workloads import bert, in_torch_compiler
+from training_fixtures import DECODER
 
 
 def rank_of(**options: Any) -> TorchDDP:
@@ -43,3 +46,45 @@ def test_a_value_of_inductor_that_somebody_has_set_is_stated() -> None:
 
 def test_what_is_not_compiled_has_no_compiler() -> None:
     assert "compiler" not in rank_of().settings()
+
+
+LLAMA = DECODER | {"num_hidden_layers": 4}
+MIXTURE = LLAMA | {"model_type": "qwen3_moe", "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 48}
+WINDOWS = LLAMA | {"model_type": "gemma3_text", "head_dim": 16, "sliding_window": 16, "sliding_window_pattern": 2}
+
+
+@pytest.mark.parametrize(
+    ("content", "precision", "activation_checkpointing", "attention", "kinds"),
+    [
+        (LLAMA, "bf16", "selective", "sample", 1),
+        (LLAMA, "bf16", True, "sample", 1),
+        (MIXTURE, "fp32", False, "sample", 1),
+        (WINDOWS, "bf16", False, "document", 2),
+    ],
+    ids=["llama", "llama recomputed", "mixture", "windows and documents"],
+)
+def test_a_decoder_is_one_graph_for_all_equal_layers(
+    content: Any, precision: str, activation_checkpointing: Any, attention: str, kinds: int
+) -> None:
+    import torch._dynamo
+    from torch._dynamo.testing import CompileCounterWithBackend
+    from torch._dynamo.utils import counters
+
+    torch._dynamo.reset()
+    counters.clear()
+    options = {"activation_checkpointing": activation_checkpointing}
+    spec = training_fixtures.decoder_spec(
+        content, options, sequence_length=64, precision=precision, attention=attention
+    )
+    rank = TorchDDP(spec, 0, 0, 1, "cpu")
+    rank.device()
+    rank.model({})
+    counter = CompileCounterWithBackend("aot_eager")
+    rank.network.compile_parts(dynamic=False, backend=counter)
+    rank.optimizer()
+    graphs = []
+    for seed in range(4):
+        rank.step([rank.deliver(rank.data(workloads.of(spec.model).synthetic(2, spec, seed)))])
+        graphs.append(counter.frame_count)
+    assert graphs == [kinds + 2] * 4, "the layers, and what lies before and after them"
+    assert not counters["graph_break"]

@@ -34,15 +34,8 @@ def attending() -> list[str]:
 
 def alone() -> Iterator[str]:
     """One rank: every precision with every option."""
-    everywhere = (
-        "",
-        "clip=value",
-        "clip=norm",
-        "clip=global_norm",
-        "optimizer=adam",
-        "optimizer=lamb",
-        "optimizer=sgd",
-    )
+    everywhere = ("", *(f"clip={kind}" for kind in ("value", "norm", "global_norm")))
+    everywhere += tuple(f"optimizer={name}" for name in ("adam", "lamb", "sgd"))
     everywhere += ("gradient_accumulation=2", "optimizer=lamb clip=global_norm")
     recomputed = "activation_checkpointing=true"
     more = {

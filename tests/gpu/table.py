@@ -36,10 +36,7 @@ def counts(step: list[list[Any]]) -> dict[str, Any]:
     sent = sum(size for kind, _, _, size in step if kind == "nccl")
     return {
         "kernels": of("kernel"),
-        "triton": of("triton"),
-        "cublas": of("cublas"),
-        "cudnn": of("cudnn"),
-        "nccl": of("nccl"),
+        **{kind: of(kind) for kind in ("triton", "cublas", "cudnn", "nccl")},
         "nccl_kib": round(sent / 1024),
         "copies": of("copy"),
         "memsets": of("memset"),

@@ -163,13 +163,17 @@ def test_the_largest_batch_is_found(dry: Dry) -> None:
     assert tried[largest.largest_batch_per_device] == "fits" and tried[largest.smallest_out_of_memory] == "oom"
 
 
-def test_a_checkpoint_brings_back_what_was_on_the_gpu(tmp_path: Path) -> None:
-    case = cases.parse("bert-tiny fp16 optimizer=lamb")
+def told_by(program: str, case: str, folder: Path) -> dict[str, Any]:
+    """Run a program of this folder on the fake driver. Return what it tells of a case."""
     subprocess.run(
-        [str(lane.python()), str(Path(__file__).with_name("resuming.py")), str(tmp_path)],
-        input=json.dumps(case), text=True, env=lane.variables(), check=True, timeout=300,
+        [str(lane.python()), str(Path(__file__).with_name(program)), str(folder)], input=json.dumps(cases.parse(case)),
+        text=True, env=lane.variables(), check=True, timeout=300,
     )  # fmt: skip
-    told = json.loads((tmp_path / "told").read_text())
+    return dict(json.loads((folder / "told").read_text()))
+
+
+def test_a_checkpoint_brings_back_what_was_on_the_gpu(tmp_path: Path) -> None:
+    told = told_by("resuming.py", "bert-tiny fp16 optimizer=lamb", tmp_path)
     assert told["devices"] == ["cuda:0"]
     assert told["tensors"] > 100 and told["different"] == []
     assert told["steps"][0] == told["steps"][1]
@@ -177,12 +181,7 @@ def test_a_checkpoint_brings_back_what_was_on_the_gpu(tmp_path: Path) -> None:
 
 def test_pictures_that_were_decoded_on_the_gpu_do_not_travel_through_the_host(tmp_path: Path) -> None:
     """One copy within the GPU stands for one from the host. The loader's thread waits for it, and nothing else does."""
-    case = cases.parse("resnet-tiny bf16 batch=8")
-    subprocess.run(
-        [str(lane.python()), str(Path(__file__).with_name("arriving.py")), str(tmp_path)],
-        input=json.dumps(case), text=True, env=lane.variables(), check=True, timeout=300,
-    )  # fmt: skip
-    told = json.loads((tmp_path / "told").read_text())
+    told = told_by("arriving.py", "resnet-tiny bf16 batch=8", tmp_path)
     copied = {
         where: {name.partition(" ")[2]: size for kind, name, _, size in told[where] if kind == "copy"}
         for where in ("host", "gpu")

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from subprocess import PIPE, STDOUT
 from typing import Any
 
 import pytest
@@ -141,11 +142,7 @@ class Cluster(Nodes):
             '"$0/start.sh" "$1" > "$1.log" 2>&1 && trap "" PIPE && echo started && cat; "$0/stop.sh" "$1" >> "$1.log"'
         )
         self.guard = subprocess.Popen(
-            ["sh", "-c", commands, TRY, folder],
-            env=variables,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            start_new_session=True,
+            ["sh", "-c", commands, TRY, folder], env=variables, stdin=PIPE, stdout=PIPE, start_new_session=True
         )
         assert self.guard.stdout is not None
         started = self.guard.stdout.readline()
@@ -180,14 +177,9 @@ class Project:
         command = [sys.executable, "-c", SNAKEMAKE, "--cores", "all", "--profile", "slurm", *arguments]
         if "--configfile" not in arguments:
             command += ["--configfile", "cluster.yaml"]
+        variables |= self.cluster.variables
         process = subprocess.Popen(
-            command,
-            cwd=self.path,
-            env=variables | self.cluster.variables,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            process_group=0,
+            command, cwd=self.path, env=variables, stdout=PIPE, stderr=STDOUT, text=True, process_group=0
         )
         self.started.append(process)
         return process

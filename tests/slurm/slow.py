@@ -4,16 +4,18 @@ with node(cluster, "try2"): ...              its ranks get little processor time
 with disk(cluster, "try2"): ...              its ranks write to and read from the disk slowly
 with link(cluster, "try1", "try3"): ...      only what these two send to each other is slow
 with network(cluster, "try4"): ...           everything that this node sends is slow
+with hanging(cluster, "try2"): ...           its ranks stand still
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from process_helpers import needs
@@ -49,6 +51,13 @@ def disk(cluster: Cluster, name: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def hanging(cluster: Cluster, name: str) -> Iterator[None]:
+    """Stop the ranks of a node for ever, as a call that hangs in a driver does."""
+    with _at_work(cluster, name, lambda pid: os.kill(pid, signal.SIGSTOP)):
+        yield
+
+
+@contextlib.contextmanager
 def _limited(cluster: Cluster, name: str, controller: str, limits: dict[str, str]) -> Iterator[None]:
     """Put the ranks on a node that are at work into a control group with these limits."""
     root = CONTROLLERS / controller
@@ -57,29 +66,36 @@ def _limited(cluster: Cluster, name: str, controller: str, limits: dict[str, str
     group.mkdir()
     for key, limit in limits.items():
         (group / key).write_text(limit)
-    over = threading.Event()
-    watcher = threading.Thread(target=_slow_down, args=(cluster, name, group, over))
-    watcher.start()
     try:
-        yield
+        with _at_work(cluster, name, lambda pid: (group / "cgroup.procs").write_text(str(pid))):
+            yield
     finally:
-        over.set()
-        watcher.join()
         for pid in (group / "cgroup.procs").read_text().split():
             with contextlib.suppress(OSError):
                 (root / "cgroup.procs").write_text(pid)
         group.rmdir()
 
 
-def _slow_down(cluster: Cluster, name: str, group: Path, over: threading.Event) -> None:
-    """Put every rank on this node that is at work into the group."""
-    slowed: set[int] = set()
-    while not over.wait(LOOK_EVERY_S):
-        for worker in workers(cluster.processes(name)):
-            if worker.pid not in slowed and worker.phase not in STARTING:
-                with contextlib.suppress(OSError):
-                    (group / "cgroup.procs").write_text(str(worker.pid))
-                    slowed.add(worker.pid)
+@contextlib.contextmanager
+def _at_work(cluster: Cluster, name: str, do: Callable[[int], object]) -> Iterator[None]:
+    """Call `do` once with the process id of every rank on a node that is at work."""
+    over, done = threading.Event(), set[int]()
+
+    def look() -> None:
+        while not over.wait(LOOK_EVERY_S):
+            for worker in workers(cluster.processes(name)):
+                if worker.pid not in done and worker.phase not in STARTING:
+                    with contextlib.suppress(OSError):
+                        do(worker.pid)
+                        done.add(worker.pid)
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
 
 
 @contextlib.contextmanager

@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import signal
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from slurm import slow
-from slurm.conftest import Cluster, Project, copied, workers
+from slurm.conftest import Cluster, Project, copied
 from throughline.study import acceptance
 
 QUICK = """accept:
@@ -28,27 +27,6 @@ LACKING, HANGING, SLOW, SILENT = "try1", "try2", "try3", "try4"
 @pytest.fixture(scope="module")
 def project(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Project:
     return copied(tmp_path_factory.mktemp("quick") / "project", cluster)
-
-
-@contextlib.contextmanager
-def hanging(cluster: Cluster, name: str) -> Iterator[None]:
-    """Stop the ranks of a node for ever, as a call that hangs in a driver does."""
-    over = threading.Event()
-
-    def look() -> None:
-        while not over.wait(0.2):
-            for worker in workers(cluster.processes(name)):
-                if worker.phase not in slow.STARTING:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(worker.pid, signal.SIGSTOP)
-
-    watcher = threading.Thread(target=look)
-    watcher.start()
-    try:
-        yield
-    finally:
-        over.set()
-        watcher.join()
 
 
 @contextlib.contextmanager
@@ -84,7 +62,7 @@ def accepted(project: Project, pairs: str) -> tuple[dict[str, str], str, float]:
 
 
 def test_a_node_that_hangs_and_one_that_is_slow_are_named(project: Project) -> None:
-    with hanging(project.cluster, HANGING), slow.node(project.cluster, SLOW):
+    with slow.hanging(project.cluster, HANGING), slow.node(project.cluster, SLOW):
         bad, excluded, _ = accepted(project, "all")
     assert excluded == f"{HANGING},{SLOW}" and bad.keys() == {"1", "2"}
     assert "has not ended its check" in bad["1"] and "no progress for 90 s" in bad["1"]

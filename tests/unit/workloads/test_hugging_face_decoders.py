@@ -26,9 +26,8 @@ CONTENT = {
 
 def spec(content: Mapping[str, Any] | None = None, model: str = "llama-3.1-8b", **changes: Any) -> RunSpec[Any]:
     task = configuration.SHAPES[model].task
-    named = {"model": model, "task": task, "config_sha256": "ab" * 32, "sequence_length": 16, "framework": "torch"}
-    made = training_fixtures.spec(**{**named, "options": {"data": "synthetic"}, **changes})
-    return replace(made, content=content or configuration.read(configuration.of_shape(model).file))
+    content = content or configuration.read(configuration.of_shape(model).file)
+    return training_fixtures.decoder_spec(content, model=model, task=task, sequence_length=16, **changes)
 
 
 @pytest.mark.parametrize("model", sorted(set(WORKLOAD.models) - NO_DECODER))

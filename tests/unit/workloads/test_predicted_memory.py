@@ -29,11 +29,7 @@ MIXTURE = CONTENT | {
 
 
 def asked(content: Any, precision: str = "fp32", **options: Any) -> RunSpec[Any]:
-    made = training_fixtures.spec(
-        model="llama-3.1-8b", task="clm", config_sha256="ab" * 32, sequence_length=256, precision=precision,
-        batch=4, options={"data": "synthetic", **options},
-    )  # fmt: skip
-    return replace(made, content=content)
+    return training_fixtures.decoder_spec(content, options, sequence_length=256, precision=precision)
 
 
 def tracked(spec: RunSpec[Any]) -> int:
