@@ -48,7 +48,7 @@ def test_a_new_framework_on_two_devices(lab: Lab) -> None:
 def test_one_device_without_reading(lab: Lab, framework: str) -> None:
     steps = {"warmup": 30, "timed": 10_000, "max_total_seconds": 2.0}
     record = lab.run(framework, options={"data": "synthetic", "dropout": 0.0}, optimizer={"name": "lamb"}, steps=steps)
-    assert record.status == "ok" and record.data is None and record.window_s is not None
+    assert record.status == "ok" and record.data is None
     assert sum(record.step_seconds) == pytest.approx(record.window_s, rel=0.2, abs=0.05)
     if framework != "fake":
         assert 3 <= record.steps_timed < 10_000 and record.window_s < 4
@@ -250,7 +250,7 @@ def test_products_are_rounded_as_the_precision_says(losses: dict[str, Any]) -> N
 
 def test_a_run_whose_products_are_rounded_more_than_it_claims_is_invalid(lab: Lab) -> None:
     honest = lab.run("fake", topology="1n2g")
-    assert honest.status == "ok" and honest.rounding is not None
+    assert honest.status == "ok"
     assert (honest.rounding.claims, honest.rounding.shows, honest.rounding.reason) == ("fp32", "fp32", None)
     done, path = lab.launch("fake", variables={"FAKE_MULTIPLIES_WITH": "11"})
     assert done.returncode == 0, done.stderr

@@ -92,7 +92,6 @@ def test_products_are_in_the_runs_precision_and_gradients_in_that_of_the_weights
         loss = rank.passes(batches(rank, 1))
     assert loss.shape == () and loss.dtype == torch.float32
     for parameter in rank.parameters:
-        assert parameter.grad is not None
         assert (parameter.grad.shape, parameter.grad.dtype) == (parameter.shape, torch.float32)
     wanted = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
     found = {kind for name, kind in operations.seen if name in PRODUCTS}

@@ -156,7 +156,6 @@ def run(name: str, results: Results, limit_s: float, given: argparse.Namespace, 
         for timer in timers:
             timer.daemon = True
             timer.start()
-        assert process.stdout
         for text in process.stdout:
             line = json.loads(text)
             part.update(line) if "plan" in line else part["rows"].append(line)

@@ -144,7 +144,6 @@ class Cluster(Nodes):
         self.guard = subprocess.Popen(
             ["sh", "-c", commands, TRY, folder], env=variables, stdin=PIPE, stdout=PIPE, start_new_session=True
         )
-        assert self.guard.stdout is not None
         started = self.guard.stdout.readline()
         assert started, folder.with_name(f"{folder.name}.log").read_text()
         super().__init__(folder)

@@ -28,7 +28,6 @@ def test_a_killed_process_leaves_no_cluster(tmp_path: Path, moment: str) -> None
     code = "import sys, time; from pathlib import Path; from tests.slurm.conftest import Cluster;"
     code += "made = Cluster(Path(sys.argv[1])); print('up', flush=True); time.sleep(900)"
     owner = subprocess.Popen([sys.executable, "-c", code, folder], cwd=ROOT, stdout=subprocess.PIPE)
-    assert owner.stdout is not None
     try:
         if moment == "while it starts":
             until(lambda: (folder / "run/munged.pid").exists())

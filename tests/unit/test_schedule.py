@@ -33,7 +33,6 @@ def test_the_share_of_a_step_is_that_of_the_definition_and_of_the_reference(
 ) -> None:
     spec = training_fixtures.spec(optimizer={"learning_rate": 0.5, "schedule": schedule})
     rate = spec.optimizer.rates()
-    assert rate is not None
     assert {step: rate(step) for step in shares} == pytest.approx({step: share / 2 for step, share in shares.items()})
     for step in range(1, 30):
         assert reference._rate(step, spec.optimizer) == pytest.approx(rate(step), rel=1e-12, abs=1e-15)
@@ -77,7 +76,6 @@ def test_a_proof_goes_through_the_whole_course_with_the_same_mean_rate() -> None
         assert optimizer.schedule.warmup_steps == warmup
         assert optimizer.schedule.total_steps == (50 if "total_steps" in schedule else None)
         rate = optimizer.rates()
-        assert rate is not None
         mean = sum(map(rate, range(1, 51))) / 50
         assert mean == pytest.approx(equivalence.RATE["lamb"], rel=5e-3)
         shortened = warmup != schedule["warmup_steps"]

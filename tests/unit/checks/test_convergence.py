@@ -138,7 +138,6 @@ def test_a_second_phase_begins_with_the_check_of_its_framework_and_precision() -
 
 def wildcards_of(place: str) -> dict[str, str]:
     match = re.fullmatch(r"results/(\w+)/convergence_bz(\d+)_(\w+?)_([a-z-]+)_(\w+)\.json", place)
-    assert match
     return dict(zip(("benchmark", "batch", "precision", "framework", "topology"), match.groups(), strict=True))
 
 

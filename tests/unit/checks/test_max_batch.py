@@ -33,7 +33,6 @@ def test_small_limits_are_found_exactly(start: int, limit: int) -> None:
 def test_large_limits_are_found_closely_and_with_few_tries() -> None:
     tried: list[int] = []
     low, high = max_batch.search(32, lambda batch: not tried.append(batch) and batch <= 10_000)  # type: ignore[func-returns-value]
-    assert low is not None and high is not None
     assert low <= 10_000 < high and high - low <= low // max_batch.FINENESS
     assert len(tried) <= 16
 

@@ -96,6 +96,5 @@ def test_each_size_of_a_card_has_its_own_memory(
     name: str, memory_gb: int, bandwidth_gb_s: int, bf16: float | None
 ) -> None:
     found = gpus.find(name)
-    assert found is not None
     assert (found.memory_bytes, found.memory_bytes_per_s) == (memory_gb * 2**30, bandwidth_gb_s * 1e9)
     assert found.peak_flops_per_s["bf16"] == bf16

@@ -50,9 +50,7 @@ def measured(rounded: Rounding | None) -> Any:
 
 
 def told(error: float | None, precision: Any = "fp32", reason: str | None = None) -> dict[str, Any]:
-    found = judged.summary(training_fixtures.spec(precision=precision), [measured(Rounding(SIZE, error, reason))])
-    assert found is not None
-    return found
+    return judged.summary(training_fixtures.spec(precision=precision), [measured(Rounding(SIZE, error, reason))])
 
 
 @pytest.mark.parametrize("name", MULTIPLY)
