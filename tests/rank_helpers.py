@@ -33,16 +33,13 @@ def tell(folder: Path, group: object, number: int, told: Any) -> None:
     (folder / f"{group}_{number}.pickle").write_bytes(pickle.dumps(told))
 
 
-def run(helper: Path, *arguments: object) -> None:
-    """Run a program that forks ranks. The program can import the library and the helpers of the tests."""
-    variables = os.environ | {"OMP_NUM_THREADS": "1"}
-    subprocess.run([sys.executable, helper, *map(str, arguments)], env=variables, check=True, timeout=600)
-
-
 def told(helper: Path, folder: Path, groups: Mapping[Any, int]) -> dict[Any, list[Any]]:
-    """Run a program that takes a folder; map each group to the results of its ranks. `groups`: group -> number of
-    ranks."""
-    run(helper, folder)
+    """Run a program that takes a folder and forks ranks; map each group to the results of its ranks.
+
+    groups: group -> number of ranks. The program can import the library and the helpers of the tests.
+    """
+    variables = os.environ | {"OMP_NUM_THREADS": "1"}
+    subprocess.run([sys.executable, helper, folder], env=variables, check=True, timeout=600)
     return {
         group: [pickle.loads((folder / f"{group}_{rank}.pickle").read_bytes()) for rank in range(world)]
         for group, world in groups.items()

@@ -1,11 +1,10 @@
-"""Helper process: the same steps with every kind of sharding. Arguments: file of the cases, folder for results.
+"""Helper process: the same steps with every kind of sharding. Argument: a folder for the results.
 
 It forks the ranks of every group, so PyTorch is imported only once.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from functools import partial
 from pathlib import Path
@@ -25,10 +24,38 @@ from throughline.frameworks.torch.ddp import TorchDDP
 
 STEPS = 3
 VOCABULARY = 200
-GROUPS = ("averaging", "tensor", "mesh", "sharing", "holding", "experts", "together")
+JOINED = ("averaging", "tensor", "mesh", "sharing", "holding", "experts", "together")
 """What a rank knows of its groups of ranks after `join`."""
 OVERFLOW = 1
 """The step in which the case with the loss scaler overflows, in one number of one rank."""
+KINDS = ("none", "zero1", "shard_grad_op", "full_shard")
+CLIPPED = {"gradient_accumulation": 2, "clip": "global_norm"}
+CASES: dict[str, dict[str, Any]] = {
+    "adamw": {"model": "gpt2-tiny", "options": CLIPPED},
+    "adam": {"precision": "bf16", "optimizer": {"name": "adam"},
+        "options": {"clip": "norm", "activation_checkpointing": True}},
+    "tensor_parallel": {"model": "gpt2-tiny", "precision": "fp16",
+        "options": {"tensor_parallel": 2, "clip": "global_norm"}},
+    "hf-loop": {"framework": "hf-loop", "model": "gpt2-tiny", "options": CLIPPED},
+    "lamb": {"precision": "fp16", "optimizer": {"name": "lamb"}, "options": {"clip": "value"}},
+    "halves": {"precision": "bf16", "options": CLIPPED},
+    "reduce_dtype": {"model": "gpt2-tiny", "options": {**CLIPPED, "reduce_dtype": "bf16"}},
+}  # fmt: skip
+OVERFLOWS, GATHERED_IN_HALF = "lamb", "halves"
+"""The cases that overflow, and that gather weights in 16 bits."""
+FITTING = {"adamw": KINDS, "tensor_parallel": KINDS[:2], "halves": ("none", "full_shard"), "reduce_dtype": KINDS[:1]}
+GROUPS = {
+    "2": ("adamw", "adam", "lamb", "halves", "reduce_dtype", "hf-loop"),
+    "4": ("adamw",),
+    "4 in pairs": ("tensor_parallel",),
+}
+"""Group of processes -> the cases that they train."""
+
+
+def kinds(case: str) -> tuple[str, ...]:
+    """Return the kinds of sharding that fit a case. `shard_grad_op` splits the same parts as `full_shard`, so one case
+    for it is enough."""
+    return FITTING.get(case, ("none", "zero1", "full_shard"))
 
 
 def own(tensor: Any) -> Tensor:
@@ -53,8 +80,8 @@ def small(batch: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def trained(rank: TorchDDP, overflows: bool) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Train; return the results of a rank, and the weights at the end."""
+def trained(rank: TorchDDP, overflows: bool) -> dict[str, Any]:
+    """Train; return the results of a rank, with the weights at the end."""
     spec = rank.spec
     rank.device()
     rank.model({"vocabulary": VOCABULARY})
@@ -76,11 +103,11 @@ def trained(rank: TorchDDP, overflows: bool) -> tuple[dict[str, Any], dict[str, 
     held["weights"] = numbers(rank.parameters)
     local = getattr(rank.update, "optim", rank.update)
     held["states"] = numbers(value for state in local.state.values() for value in state.values() if value.ndim)
-    told = {"losses": rank.losses(losses), "skipped": rank.skipped(), "read": read, "held": held}
-    told["buffer"] = rank.changing["norm.running_mean"].tolist()
-    return {**told, "settings": rank.settings()}, {
-        name: whole(parameter) for name, parameter in rank.network.named_parameters()
-    }
+    return {
+        "losses": rank.losses(losses), "skipped": rank.skipped(), "read": read, "held": held,
+        "buffer": rank.changing["norm.running_mean"].tolist(), "settings": rank.settings(),
+        "weights": {name: whole(parameter) for name, parameter in rank.network.named_parameters()},
+    }  # fmt: skip
 
 
 def overflowing(rank: TorchDDP, passes: Any, batches: Any) -> Any:
@@ -91,33 +118,27 @@ def overflowing(rank: TorchDDP, passes: Any, batches: Any) -> Any:
     return total
 
 
-def train(cases: dict[str, Any], world: int, results: str, rank: int) -> None:
-    met: TorchDDP | None = None
+def train(folder: Path, group: str, world: int, rank: int) -> None:
+    met: Any = None
     every = {}
-    for name, case in cases.items():
-        overflows, gathered = case.pop("overflows", False), case.pop("gathered", None)
-        spec = training_fixtures.spec(topology=f"1n{world}g", **case)
+    for case, kind in ((case, kind) for case in GROUPS[group] for kind in kinds(case)):
+        options = {**CASES[case]["options"], "dropout": 0.0, "sharding": kind}
+        spec = training_fixtures.spec(topology=f"1n{world}g", **{**CASES[case], "options": options})
         one: Any = load(spec.framework)(spec, rank, rank, world, "cpu")
         if met is None:
             one.join()
         else:
-            vars(one).update({name: value for name, value in vars(met).items() if name in GROUPS})
-        if gathered and case["options"]["sharding"] != "none":
-            one.gathered = getattr(torch, gathered)
+            vars(one).update({name: value for name, value in vars(met).items() if name in JOINED})
+        if case == GATHERED_IN_HALF and kind != "none":
+            one.gathered = torch.bfloat16
         met = one
-        every[name], weights = trained(one, overflows)
-        np.savez(f"{results}_{name}_{rank}.npz", **weights)
-    Path(f"{results}_{rank}.json").write_text(json.dumps(every))
+        every[case, kind] = trained(one, case == OVERFLOWS)
+    rank_helpers.tell(folder, group, rank, every)
     one.close()
 
 
-def main() -> None:
-    workloads.form("gpt2-tiny", "transformers")  # imported once, before the ranks are forked
-    groups, folder = json.loads(Path(sys.argv[1]).read_text()), Path(sys.argv[2])
-    for group, cases in groups.items():
-        world = int(group.split()[0])
-        rank_helpers.fork(world, partial(train, cases, world, str(folder / group)))
-
-
 if __name__ == "__main__":
-    main()
+    workloads.form("gpt2-tiny", "transformers")  # imported once, before the ranks are forked
+    for group in GROUPS:
+        world = int(group.split()[0])
+        rank_helpers.fork(world, partial(train, Path(sys.argv[1]), group, world))

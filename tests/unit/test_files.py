@@ -1,4 +1,4 @@
-"""Files are complete or absent. Nothing that we write names a machine: no nodes, addresses, users, folders or tokens."""
+"""Files are complete or absent. Nothing that we write names a machine: no nodes, addresses, users or tokens."""
 
 from __future__ import annotations
 
