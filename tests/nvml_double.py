@@ -7,11 +7,9 @@ error codes. The variable NVML_DOUBLE holds the answers as words `name=value`; `
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 from pathlib import Path
 
-import pytest
+from process_helpers import compiled
 
 SOURCE = r"""
 #include <stdio.h>
@@ -117,15 +115,9 @@ int nvmlGpmMetricsGet(struct metrics *m) {
 
 
 def build(folder: Path) -> Path:
-    """Compile the library into `folder`. Skip the test if there is no C compiler."""
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        pytest.skip("needs a C compiler")
+    """Compile the library into `folder`, and return the folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "double.c").write_text(SOURCE)
-    library = folder / "libnvidia-ml.so.1"
-    subprocess.run([compiler, "-shared", "-fPIC", "-w", "-o", str(library), str(folder / "double.c")], check=True)
-    return folder
+    return compiled(folder / "libnvidia-ml.so.1", SOURCE).parent
 
 
 def variables(folder: Path, **answers: float) -> dict[str, str]:

@@ -73,3 +73,11 @@ def psutil_that(does: str, folder: Path) -> str:
     real = "import os, sys; sys.path.remove(os.path.dirname(__file__)); del sys.modules['psutil']; import psutil"
     (folder / "psutil.py").write_text(f"{does}\n{real}\n")
     return str(folder)
+
+
+def compiled(library: Path, source: str, *words: str) -> Path:
+    """Compile a shared library from C; return its path. Skip the test if there is no C compiler."""
+    needs(shutil.which("cc") is not None, "a C compiler")
+    command = ["cc", "-shared", "-fPIC", "-w", "-x", "c", "-", "-o", str(library), *words]
+    subprocess.run(command, input=source, text=True, check=True)
+    return library

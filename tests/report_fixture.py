@@ -219,12 +219,8 @@ def write_series(
             )) | beside,
         )
         for cell, speeds in values.items()
-        for repeat, value in enumerate(_repeats(speeds), start=(first_repeat or {}).get(cell, 1))
+        for repeat, value in enumerate(speeds if isinstance(speeds, list) else jitter(speeds), start=(first_repeat or {}).get(cell, 1))
     ]  # fmt: skip
-
-
-def _repeats(values: Series) -> list[float]:
-    return values if isinstance(values, list) else jitter(values)
 
 
 def _place(cell: str) -> dict[str, str]:
@@ -305,9 +301,9 @@ MXNET_VERSIONS = {
 }  # fmt: skip
 
 
-def jitter(middle: float, n: int = 5, share: float = 0.004) -> list[float]:
+def jitter(middle: float, n: int = 5) -> list[float]:
     """Return `n` values around `middle`, always the same ones. `middle` is their median if `n` is odd."""
-    return [middle * (1 + share * offset) for offset in (0.0, -1.0, 0.6, -0.4, 1.2, 0.3, -0.7)[:n]]
+    return [middle * (1 + 0.004 * offset) for offset in (0.0, -1.0, 0.6, -0.4, 1.2, 0.3, -0.7)[:n]]
 
 
 def write_study(root: Path) -> dict[str, list[Path]]:
@@ -332,15 +328,11 @@ def write_study(root: Path) -> dict[str, list[Path]]:
         ],
     }  # fmt: skip
     torch16 = {"batch": 64, "precision": "fp16"}
+    reasons = {"invalid": "loss is not finite at step 37", "unsupported": "torch has no fp16 all-reduce on this device"}
     for topology, statuses in {"1n2g": ["ok"] * 3 + ["invalid"] * 2, "1n4g": ["unsupported"] * 5}.items():
         for repeat, status in enumerate(statuses, start=1):
-            reason = {
-                "ok": None,
-                "invalid": "loss is not finite at step 37",
-                "unsupported": "torch has no fp16 all-reduce on this device",
-            }[status]
             run = spec(topology=topology, repeat=repeat, **torch16)
-            study["bz64_fp16"].append(write_record(root, record(run, 820.0 + repeat, status=status, reason=reason)))
+            study["bz64_fp16"].append(write_record(root, record(run, 820.0 + repeat, status=status, reason=reasons.get(status))))
     return study
 
 

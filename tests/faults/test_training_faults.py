@@ -7,7 +7,6 @@ import json
 import os
 import resource
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -22,7 +21,7 @@ import pytest
 
 import training_fixtures
 from framework_lab import SCRIPT, arguments, python
-from process_helpers import alive, needs, until, variable, workers_below
+from process_helpers import alive, compiled, until, variable, workers_below
 from throughline import files, memory, processes, records
 from throughline.files import UserError
 from throughline.launch import launcher, supervision
@@ -282,10 +281,7 @@ int clock_gettime(clockid_t clock, struct timespec *now) {
 
 
 def test_a_clock_that_is_set_back_changes_no_figure(launched: Callable[..., Launched], tmp_path: Path) -> None:
-    needs(shutil.which("cc") is not None, "a C compiler")
-    source, library, clock = tmp_path / "clock.c", tmp_path / "clock.so", tmp_path / "set_back"
-    source.write_text(SET_BACK)
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+    library, clock = compiled(tmp_path / "clock.so", SET_BACK, "-ldl"), tmp_path / "set_back"
     run = launched(steps=SECONDS, topology="1n2g", variables={"LD_PRELOAD": str(library), "CLOCK_SET_BACK": str(clock)})
     until(run.trains)
     clock.touch()

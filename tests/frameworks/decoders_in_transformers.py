@@ -45,8 +45,7 @@ def with_documents(ids: Any, workload: Any, spec: RunSpec[Any]) -> dict[str, Any
     end = 9
     tokens = np.concatenate([ids, ids[:, :1]], 1)
     tokens[0, [3, 4, 9]] = tokens[1, [0, len(ids[0]) - 2]] = end
-    batch: dict[str, Any] = workload.batch({"tokens": tokens, "end_of_text": np.full(len(ids), end)}, spec.options)
-    return batch
+    return dict(workload.batch({"tokens": tokens, "end_of_text": np.full(len(ids), end)}, spec.options))
 
 
 def drawn(network: Any) -> None:

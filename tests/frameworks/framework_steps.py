@@ -65,8 +65,7 @@ def steps(rank: Any, spec: RunSpec, which: range) -> list[float]:
         batches = [batch(spec, 10 + step * count + turn) for turn in range(count)]
         losses.append(rank.step([rank.deliver(rank.data(arrays)) for arrays in batches]))
     rank.sync()
-    found: list[float] = rank.losses(losses)
-    return found
+    return list(rank.losses(losses))
 
 
 def looked(rank: Any, spec: RunSpec) -> list[dict[str, float]]:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from framework_lab import Lab
-from process_helpers import needs
+from process_helpers import compiled
 from throughline import records
 from throughline.files import UserError
 from throughline.report.analysis import summary
@@ -20,10 +18,8 @@ SAYS = "a fake CUDA driver that computes nothing"
 
 def test_a_run_on_a_double_is_invalid_and_says_why(lab: Lab, tmp_path: Path) -> None:
     """The library has nothing but the symbol by which a rank recognises the fake driver."""
-    needs(shutil.which("gcc") is not None, "gcc")
-    source, library = tmp_path / "double.c", tmp_path / "libcuda.so.1"
-    source.write_text(f'const char *null_cuda_present(void) {{ return "{SAYS}"; }}\n')
-    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
+    source = f'const char *null_cuda_present(void) {{ return "{SAYS}"; }}'
+    library = compiled(tmp_path / "libcuda.so.1", source)
     done, path = lab.launch("fake", variables={"LD_PRELOAD": str(library)})
     assert done.returncode == 0, done.stderr
     record = records.read_run(path)

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -181,7 +181,7 @@ class Proof:
                 self.skipped.append(step)
             if until and until(rank.losses(losses)):
                 break
-        return cast("list[float]", rank.losses(losses))
+        return list(rank.losses(losses))
 
     @functools.cache  # noqa: B019 (there is one of this class)
     def reference(self, spec: RunSpec, skipped: tuple[int, ...]) -> tuple[Trained, Path]:

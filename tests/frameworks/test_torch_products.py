@@ -35,8 +35,7 @@ def written(multiply: Any) -> Callable[..., Tensor]:
 
     def into(*operands: Tensor) -> Tensor:
         with torch.no_grad():
-            result: Tensor = multiply(*operands, out=operands[0].new_empty(0))
-        return result
+            return multiply(*operands, out=operands[0].new_empty(0))
 
     return into
 

@@ -133,8 +133,7 @@ def trained(order: Order, model: Model, precision: str, options: dict[str, Any])
     batches = [rank.deliver(rank.data(workload.synthetic(spec.batch_size, spec, seed))) for seed in range(BATCHES)]
     found = [rank.step([batches[step % BATCHES]]) for step in range(2 if order.tiny else model.check_steps)]
     rank.sync()
-    values: list[float] = rank.losses(found)
-    return values
+    return list(rank.losses(found))
 
 
 def rows(order: Order) -> Iterator[Row]:

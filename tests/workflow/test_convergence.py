@@ -63,8 +63,7 @@ def start(words: list[str], **options: Any) -> subprocess.Popen[str]:
 
 def checkpoints(folder: Path) -> list[dict[str, Any]]:
     state = folder / "state.json"
-    found: list[dict[str, Any]] = json.loads(state.read_text())["checkpoints"] if state.exists() else []
-    return found
+    return list(json.loads(state.read_text())["checkpoints"] if state.exists() else [])
 
 
 def ends(words: list[str], status: int = 0) -> str:

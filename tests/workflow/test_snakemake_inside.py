@@ -108,8 +108,7 @@ def said(folder: Path, *words: str) -> str:
 
 def asked(folder: Path, *words: str) -> dict[str, object]:
     said(folder, *words)
-    seen: dict[str, object] = json.loads((folder / "seen.json").read_text())
-    return seen
+    return dict(json.loads((folder / "seen.json").read_text()))
 
 
 def test_everything_is_there_and_says_what_the_user_asked_for(tmp_path: Path) -> None:

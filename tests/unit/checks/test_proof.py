@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -17,7 +17,7 @@ from throughline.launch.request import RunRequest
 from throughline.records import Equivalence
 from throughline.records.checks import Updates
 from throughline.report.analysis import advice
-from throughline.spec import Precision, RunSpec, Schedule, Topology, values
+from throughline.spec import RunSpec, Schedule, Topology, values
 from throughline.study import runs
 from throughline.study.config import load
 from throughline.workloads import faces
@@ -316,7 +316,7 @@ def test_what_cannot_be_seen_is_left_out_by_name() -> None:
 @pytest.mark.parametrize("precision", ["fp32", *updates.LOWER])
 def test_a_tensor_that_is_never_updated_is_found_in_every_precision(precision: str) -> None:
     """Also where a workload's rounding is larger, and where the rounding of the weights hides as much as it may."""
-    spec = replace(FIFTY, model="resnet-tiny", precision=cast(Precision, precision))
+    spec = replace(FIFTY, model="resnet-tiny", precision=precision)
     still = {"update": 1.0, "difference": 1.0, "weights": 0.29 / (50 * updates.ROUNDING)}
     judged = updates.judged({"updates": {"query": still}, "reason": None}, spec, [])
     assert judged.verdict == "different", judged

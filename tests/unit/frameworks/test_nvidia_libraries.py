@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
-import shutil
-import subprocess
 from pathlib import Path
 
-import pytest
+from process_helpers import compiled
 
 FILE = Path(__file__).parents[3] / "src/throughline/frameworks/mxnet_horovod/libraries.py"
 SOURCE = """
@@ -22,13 +20,9 @@ spec.loader.exec_module(libraries)
 
 
 def test_loaded_libraries_say_their_versions(tmp_path: Path) -> None:
-    compiler = shutil.which("gcc") or shutil.which("cc")
-    if compiler is None:
-        pytest.skip("there is no C compiler")
     names = ["libcudart.so.11.0", "libcudnn.so.8", "libnccl.so.2"]
     for name in names:
-        command = [compiler, "-shared", "-fPIC", "-x", "c", "-", "-o", str(tmp_path / name)]
-        subprocess.run(command, input=SOURCE, text=True, check=True)
+        compiled(tmp_path / name, SOURCE)
     maps = tmp_path / "maps"
     maps.write_text("".join(f"7f00-7f01 r-xp 00000000 fe:00 12 {tmp_path / name}\n" for name in names))
     assert libraries.versions(maps) == {"cuda": "11.8", "cudnn": "8.9.6", "nccl": "2.21.5"}
