@@ -219,7 +219,9 @@ def write_series(
             )) | beside,
         )
         for cell, speeds in values.items()
-        for repeat, value in enumerate(speeds if isinstance(speeds, list) else jitter(speeds), start=(first_repeat or {}).get(cell, 1))
+        for repeat, value in enumerate(
+            speeds if isinstance(speeds, list) else jitter(speeds), start=(first_repeat or {}).get(cell, 1)
+        )
     ]  # fmt: skip
 
 
@@ -332,7 +334,8 @@ def write_study(root: Path) -> dict[str, list[Path]]:
     for topology, statuses in {"1n2g": ["ok"] * 3 + ["invalid"] * 2, "1n4g": ["unsupported"] * 5}.items():
         for repeat, status in enumerate(statuses, start=1):
             run = spec(topology=topology, repeat=repeat, **torch16)
-            study["bz64_fp16"].append(write_record(root, record(run, 820.0 + repeat, status=status, reason=reasons.get(status))))
+            made = record(run, 820.0 + repeat, status=status, reason=reasons.get(status))
+            study["bz64_fp16"].append(write_record(root, made))
     return study
 
 
