@@ -156,8 +156,11 @@ class Page(HTMLParser):
         self.text += data
 
 
+Planted = tuple[Clone, dict[str, dict[str, Any]]]
+
+
 @pytest.fixture(scope="module")
-def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Clone, dict[str, dict[str, Any]]]:
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Planted:
     """A clone with hostile text in its configuration and in a synthetic record of every run, one of them invalid; and
     path -> record."""
     evil = HOSTILE + SHELL
@@ -181,9 +184,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Clone, dict[str, 
     return clone, found
 
 
-def test_invalid_records_are_refused_and_the_others_reported(
-    planted: tuple[Clone, dict[str, dict[str, Any]]],
-) -> None:
+def test_invalid_records_are_refused_and_the_others_reported(planted: Planted) -> None:
     clone, values = planted
     for name in clone.files("results/*/*.json", "results/report*.html"):  # of another test
         (clone.path / name).unlink()
@@ -215,9 +216,7 @@ def test_invalid_records_are_refused_and_the_others_reported(
     assert clone.files("results/report*.html") == {"results/report.html"}
 
 
-def test_hostile_text_in_records_is_inert(
-    planted: tuple[Clone, dict[str, dict[str, Any]]],
-) -> None:
+def test_hostile_text_in_records_is_inert(planted: Planted) -> None:
     clone, _ = planted
     clone.made("results/report.html")
     cell = read_summary(clone.path / "results/lone/bz4_fp32.json").frameworks["torch"]["1n2g"]

@@ -42,6 +42,13 @@ def together(tmp_path_factory: pytest.TempPathFactory) -> records.RunRecord:
     return run(tmp_path_factory.mktemp("together"), model="all-reduce", sizes=[4096])
 
 
+def summarized(made: records.RunRecord, root: Path) -> records.Summary:
+    place = root / made.spec.record.removeprefix("results/")
+    place.parent.mkdir(parents=True)
+    place.write_text(made.model_dump_json(by_alias=True))
+    return summary.summarize([place], repeats=1)
+
+
 def test_a_run_counts_calls_and_has_no_loss(made: records.RunRecord) -> None:
     assert (made.status, made.unit, made.data, made.loss) == ("ok", "calls/s", None, None)
     assert made.steps_timed == 5 and made.samples_per_s == pytest.approx(2 * 5 / made.window_s)  # type: ignore[operator]
@@ -55,10 +62,7 @@ def test_a_run_counts_calls_and_has_no_loss(made: records.RunRecord) -> None:
 
 
 def test_a_summary_of_it(made: records.RunRecord, tmp_path: Path) -> None:
-    place = tmp_path / made.spec.record.removeprefix("results/")
-    place.parent.mkdir(parents=True)
-    place.write_text(made.model_dump_json(by_alias=True))
-    whole = summary.summarize([place], repeats=1)
+    whole = summarized(made, tmp_path)
     written = json.loads(json.dumps(whole.model_dump(by_alias=True)))
     assert written["sizes"] == [32, 64] and records.Summary.model_validate(written) == whole
     assert whole.unit == "calls/s" and not re.search("learning_rate", json.dumps(written["settings"]))
@@ -79,10 +83,7 @@ def test_a_collective_operation_that_counts_each_rank_is_refused(together: recor
 
 
 def test_the_page_gives_no_device_a_share_of_a_call(together: records.RunRecord, tmp_path: Path) -> None:
-    place = tmp_path / together.spec.record.removeprefix("results/")
-    place.parent.mkdir(parents=True)
-    place.write_text(together.model_dump_json(by_alias=True))
-    (group,) = cells.groups([summary.summarize([place], repeats=1)])
+    (group,) = cells.groups([summarized(together, tmp_path)])
     (cell,) = group.measured
     assert (cell.record.global_batch, cell.record.world_size, cell.record.speedup) == (1, 2, None)
     assert cell_columns.PER_DEVICE.entry(cell).value is None

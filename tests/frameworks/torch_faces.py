@@ -43,23 +43,42 @@ def drawn(world: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     return weight, embeddings, torch.randint(0, CLASSES, (world * BATCH,))
 
 
-def told(given: Parameters, ranks: TensorGroup) -> dict[str, Any]:
+def passed(classifier: Classifier, place: int, embeddings: torch.Tensor, labels: torch.Tensor) -> dict[str, Any]:
     """Return what a rank computes from its faces."""
+    mine = slice(place * BATCH, (place + 1) * BATCH)
+    own = embeddings[mine].clone().requires_grad_()
+    loss = classifier(own, labels[mine])
+    loss.backward()
+    return {
+        "loss": float(loss), "embeddings": own.grad.numpy(), "weight": classifier.weight.grad.numpy(),
+        "whole": classifier.whole().numpy(),
+    }  # fmt: skip
+
+
+def told(given: Parameters, ranks: TensorGroup) -> dict[str, Any]:
     weight, embeddings, labels = drawn(ranks.size)
     classifier = Classifier(given, EMBEDDING).double()
     classifier.spread(ranks)
     classifier.weight.data = classifier.part(weight).clone()
-    mine = slice(ranks.place * BATCH, (ranks.place + 1) * BATCH)
-    own = embeddings[mine].clone().requires_grad_()
     torch.manual_seed(ranks.place)
-    loss = classifier(own, labels[mine])
-    loss.backward()
-    return {
-        "loss": float(loss),
-        "embeddings": own.grad.numpy(),
-        "weight": classifier.weight.grad.numpy(),
-        "whole": classifier.whole().numpy(),
-    }
+    return passed(classifier, ranks.place, embeddings, labels)
+
+
+def sampled(ranks: TensorGroup) -> dict[str, Any]:
+    """Return the same of a classifier that draws a tenth of its classes, and which it has drawn."""
+    classifier = Classifier(Parameters(1000, "partial", 0.1), EMBEDDING).double()
+    classifier.spread(ranks)
+    torch.manual_seed(ranks.place)
+    labels = torch.arange(BATCH * ranks.size) * 37 % 1000
+    own = labels - classifier.first
+    others = (own < 0) | (own >= len(classifier.weight))
+    state = torch.get_rng_state()
+    kept, _ = classifier.sampled(own.masked_fill(others, 0), others)
+    torch.set_rng_state(state)
+    generator = torch.Generator().manual_seed(3)
+    faces = torch.randn(ranks.size * BATCH, EMBEDDING, dtype=torch.float64, generator=generator)
+    found = {"kept": (kept + classifier.first).numpy(), "faces": faces.numpy(), "labels": np.array(labels)}
+    return found | passed(classifier, ranks.place, faces, labels)
 
 
 def spec(classifier: str, world: int) -> RunSpec:
@@ -97,30 +116,7 @@ def rank(folder: Path, world: int, place: int) -> None:
     torch.set_default_dtype(torch.float64)
     cases |= {classifier: trained(classifier, ranks) for classifier in TRAINED}
     torch.set_default_dtype(torch.float32)
-    sampled = Parameters(1000, "partial", 0.1)
-    classifier = Classifier(sampled, EMBEDDING).double()
-    classifier.spread(ranks)
-    torch.manual_seed(place)
-    labels = torch.arange(BATCH * world) * 37 % 1000
-    own = labels - classifier.first
-    others = (own < 0) | (own >= len(classifier.weight))
-    state = torch.get_rng_state()
-    kept, _ = classifier.sampled(own.masked_fill(others, 0), others)
-    torch.set_rng_state(state)
-    faces = torch.randn(world * BATCH, EMBEDDING, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
-    mine = faces[place * BATCH : (place + 1) * BATCH].clone().requires_grad_()
-    loss = classifier(mine, labels[place * BATCH : (place + 1) * BATCH])
-    loss.backward()
-    cases["sampled"] = {
-        "loss": float(loss),
-        "kept": (kept + classifier.first).numpy(),
-        "first": classifier.first,
-        "weight": classifier.weight.grad.numpy(),
-        "whole": classifier.whole().numpy(),
-        "embeddings": mine.grad.numpy(),
-        "faces": faces.numpy(),
-        "labels": np.array(labels),
-    }
+    cases["sampled"] = sampled(ranks)
     rank_helpers.tell(folder, world, place, cases)
     dist.barrier()
     dist.destroy_process_group()

@@ -206,11 +206,7 @@ def test_whatever_a_run_comes_to_there_is_a_proof_with_its_verdict(
     proof = proved(monkeypatch, tmp_path, {"fp32": outcome})
     mathematics = proof.of("torch")
     assert mathematics is not None and mathematics.verdict == verdict
-    assert (
-        mathematics.reason is None
-        if reason is None
-        else str(mathematics.reason).startswith(reason) or reason in mathematics.reason
-    )
+    assert mathematics.reason is None if reason is None else reason in mathematics.reason
     warned = advice.about_frameworks({}, {"torch": mathematics})
     assert bool(warned) == (verdict not in ("equal", "unsupported"))
     assert ("options.clip: value had nothing to clip in these steps" in proof.covers) == bool(proof.reference_loss)

@@ -45,10 +45,6 @@ class Snippet(NamedTuple):
     text: str
 
 
-def name_of(page: Path) -> str:
-    return page.name
-
-
 def tokens(page: Path) -> Iterator[Token]:
     """Yield the page's blocks, and the parts of their lines."""
     for block in MARKDOWN.parse(page.read_text(encoding="utf-8")):
@@ -187,7 +183,7 @@ def anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     for token in tokens(page):
         link = str(token.attrs.get("href") or token.attrs.get("src") or "")
@@ -199,7 +195,7 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert not heading or heading in anchors(target), f"{page.name}: {link}: no such heading"
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page.name not in GENERATED], ids=name_of)
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name not in GENERATED], ids=lambda page: page.name)
 def test_sentences_stand_in_short_lines(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     blocks = [
@@ -211,7 +207,7 @@ def test_sentences_stand_in_short_lines(page: Path) -> None:
     assert not wide, f"{page.name}: lines of more than 100 characters:\n" + "\n".join(wide)
 
 
-@pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=name_of)
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda page: page.name)
 def test_a_long_page_begins_with_its_most_asked_questions(page: Path) -> None:
     """A reader with a question finds its answer, and the way to more, on the first screen."""
     text = page.read_text(encoding="utf-8")

@@ -92,10 +92,8 @@ def test_the_causal_count_is_of_what_the_mask_lets_through() -> None:
     for sequence_length, width in [(7, None), (7, 3), (3, 7), (8, 8), (5, 1)]:
         places = np.arange(sequence_length)
         back = places[:, None] - places[None]
-        assert (
-            architecture.causal_pairs(sequence_length, width)
-            == ((back >= 0) & (back < (width or sequence_length))).sum()
-        )
+        seen = (back >= 0) & (back < (width or sequence_length))
+        assert architecture.causal_pairs(sequence_length, width) == seen.sum()
 
 
 def test_llama_8b_counts_what_both_conventions_publish() -> None:
