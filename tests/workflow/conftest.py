@@ -6,9 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from clones import ONE, ROOT, SMALL, Clone, copy, job_counts
-
-__all__ = ["ONE", "ROOT", "SMALL", "Clone", "job_counts"]
+from clones import SMALL, Clone, copy
 
 
 @pytest.fixture(scope="session")

@@ -6,12 +6,11 @@ import shutil
 
 import pytest
 
+from clones import ROOT, SMALL, Clone, job_counts
 from framework_lab import python
 from throughline import frameworks
 from throughline.frameworks.rank import SETTINGS
 from throughline.records import read_run
-
-from .conftest import ROOT, SMALL, Clone, job_counts
 
 CELL = "results/frameworks/bz2_fp32"
 APART = [name for name in frameworks.NAMES if name not in ("torch", "hf-loop", "hf-trainer")]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from clones import ROOT, SMALL, Clone, job_counts
 from throughline import files, handover
 from throughline.files import UserError
 from throughline.launch import machine
@@ -19,8 +20,6 @@ from throughline.study import runs
 from throughline.study.config import ConfigError, load
 from throughline.study.presets import of_a_preset
 from throughline.study.targets import Targets
-
-from .conftest import ROOT, SMALL, Clone, job_counts
 
 SNAKEMAKE_S_OWN = ("Exception", "Traceback", "WorkflowError", ".smk", "/Snakefile", "throughline/workflow")
 """What Snakemake adds to an error: its name of it, and places in the workflow's own code."""

@@ -12,9 +12,8 @@ from collections.abc import Callable
 
 import pytest
 
+from clones import Clone
 from process_helpers import until
-
-from .conftest import Clone
 
 RECORD = "results/quick/bz4_fp32/torch/1n2g/run2.json"
 LONG = """

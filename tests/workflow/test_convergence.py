@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 
+from clones import ROOT, SMALL, Clone
 import training_fixtures
 from framework_lab import python
 from process_helpers import until, variable, workers_below
@@ -23,8 +24,6 @@ from throughline import records
 from throughline.report.topics import checks
 from throughline.spec import canonical
 from throughline.study.benchmark import Convergence
-
-from .conftest import ROOT, SMALL, Clone
 
 SETTINGS = Convergence(steps=30, evaluate_every=6, samples=50)
 FEW = Convergence(steps=2, evaluate_every=2, samples=50)

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from clones import ONE, SMALL, Clone, job_counts
 from corpus_helpers import CLOSING, content, documents, same, streams, write_tokens
 from dump_server import Server, cut, status
 from throughline import files, workloads
@@ -21,8 +22,6 @@ from throughline.corpus.text import tokens, vocabulary
 from throughline.rank.data import Manifest, batches
 from throughline.study.config import load
 from throughline.workloads import bert
-
-from .conftest import ONE, SMALL, Clone, job_counts
 
 CLOSED = "http://127.0.0.1:9"  # nothing listens there
 NAME = "enwiki-20261101"

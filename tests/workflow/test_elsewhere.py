@@ -17,9 +17,8 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+from clones import ROOT, Clone, job_counts
 from throughline.records import read_compared, read_run
-
-from .conftest import ROOT, Clone, job_counts
 
 TEXT = "texts/words.txt"
 ASKED = f"""

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+from clones import Clone, job_counts
 from images_helpers import classes, folder, picture
-
-from .conftest import Clone, job_counts
 
 PICTURES = """
 images: {name: little, source: pictures, damaged: skip, shards: {training: 1, test: 1}}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from .conftest import Clone, job_counts
+from clones import Clone, job_counts
 
 STATE = {"train_batch_size": 8, "log_history": [{"step": 256, "train_samples_per_second": 11.43}]}
 

@@ -10,11 +10,10 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from clones import ONE, SMALL, Clone, job_counts
 from corpus_helpers import content, same
 from throughline.records import read_run, read_summary
 from throughline.spec import Topology
-
-from .conftest import ONE, SMALL, Clone, job_counts
 
 RECORDS = {
     f"results/{cell}/torch/{topology}/run{repeat}.json"

@@ -11,10 +11,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from clones import ROOT, Clone, job_counts
 from framework_lab import register
 from throughline.records import read_equivalence, read_summary
-
-from .conftest import ROOT, Clone, job_counts
 
 README, FRAMEWORKS = "README.md", "docs/reference/frameworks.md"
 TOY = ROOT / "tests/toy_framework"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from .conftest import ROOT, Clone
+from clones import ROOT, Clone
 
 TOY = ROOT / "tests/toy_workload"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import ROOT, Clone, job_counts
+from clones import ROOT, Clone, job_counts
 
 PRESET = (ROOT / "presets/own-program-cpu.yaml").read_text(encoding="utf-8")
 SHORT = "runs:\n  device: cpu\n  repeats: 1\n  steps: {warmup: 3, timed: 12}\n"

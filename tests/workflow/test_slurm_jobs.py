@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from clones import Clone, job_counts
 from throughline.installation import choose
 from throughline.study import config, runs
-from workflow.conftest import Clone, job_counts
 
 LARGE = """
 corpus: {name: large, sequences: {32: 5}}
