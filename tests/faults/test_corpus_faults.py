@@ -22,8 +22,6 @@ from throughline import files, handover, processes
 from throughline.corpus.source import dumps
 from throughline.corpus.text import tokens
 
-ROOT = Path(__file__).parents[2]
-SCRIPTS = ROOT / "workflow" / "scripts"
 PARAMETERS = '{"sequence_length": 32, "predictions": 5, "dupe_factor": 5}'
 NAME = "simplewiki-20261101"
 SINGLE = "pages-articles-multistream.xml.bz2"

@@ -18,8 +18,6 @@ from throughline import processes, temporary
 from throughline.launch.supervision import Agents
 from throughline.processes import wait_until
 
-ROOT = Path(__file__).parents[2]
-
 
 def agents(folder: Path, rank: str) -> Agents:
     """Return an agent whose rank is the shell script `rank`. Its folder lies in the system's temporary folder."""

@@ -12,7 +12,6 @@ import pytest
 from process_helpers import needs
 from throughline.observe import environment
 
-ROOT = Path(__file__).parents[3]
 GPUS = "0, GPU-aa11, 00000000:17:00.0\n1, GPU-bb22, 00000000:B3:00.0\n"
 BIND = """
 import os, sys, threading

@@ -50,17 +50,17 @@ def tensors(arrays: dict[str, Any]) -> dict[str, Any]:
     return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
-def rows(count: int = 3, sequence_length: int = 16, predictions: int = 4) -> dict[str, np.ndarray]:
+def rows() -> dict[str, np.ndarray]:
     draw = np.random.default_rng(3)
-    mask = np.ones((count, sequence_length), "i1")
+    mask = np.ones((3, 16), "i1")
     mask[1, 10:] = 0
     positions = np.array([[1, 5, 9, 0], [2, 0, 0, 0], [3, 4, 14, 15]], "i4")
     return {
-        "input_ids": draw.integers(5, 1000, (count, sequence_length)).astype("i4") * mask,
+        "input_ids": draw.integers(5, 1000, (3, 16)).astype("i4") * mask,
         "input_mask": mask,
-        "segment_ids": (np.arange(sequence_length) > 7).astype("i1") * mask,
+        "segment_ids": (np.arange(16) > 7).astype("i1") * mask,
         "masked_lm_positions": positions,
-        "masked_lm_ids": (draw.integers(5, 1000, (count, predictions)) * (positions > 0)).astype("i4"),
+        "masked_lm_ids": (draw.integers(5, 1000, (3, 4)) * (positions > 0)).astype("i4"),
         "next_sentence_labels": np.array([0, 1, 1], "i1"),
     }
 

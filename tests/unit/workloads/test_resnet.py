@@ -34,8 +34,8 @@ def network(kind: str = "bottleneck", **parameters: Any) -> Any:
     return made.to(memory_format=torch.channels_last) if given.channels_last else made
 
 
-def pictures(count: int = 4, seed: int = 3) -> dict[str, Any]:
-    arrays = resnet.WORKLOAD.synthetic(count, spec_of("resnet-tiny", image=IMAGE, classes=CLASSES), seed)
+def pictures(seed: int = 3) -> dict[str, Any]:
+    arrays = resnet.WORKLOAD.synthetic(4, spec_of("resnet-tiny", image=IMAGE, classes=CLASSES), seed)
     return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
