@@ -56,8 +56,7 @@ IN_ONE_MODULE = (
     "frameworks/test_torch_wide_deep.py",
     "faults/test_corpus_faults.py",
     "faults/test_sanitizers.py",
-    "faults/test_workflow_faults.py::test_records_that",
-    "faults/test_workflow_faults.py::test_without_a_baseline",
+    "faults/test_workflow_faults.py::test_invalid_records",
     "faults/test_workflow_faults.py::test_hostile",
     "unit/",
 )

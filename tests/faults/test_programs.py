@@ -67,17 +67,9 @@ class Measured:
         given = {"folder": str(folder), "files": [], "python": None, "variables": {}} | limits | (places or {})
         (folder / "temporary").mkdir()
         self.temporary = folder / "temporary"
-        variables = {
-            "THROUGHLINE_CALL": json.dumps({"programs": {"own": given}}),
-            "TMPDIR": str(self.temporary),
-        }
-        process = subprocess.Popen(
-            [sys.executable, SCRIPT, *arguments(self.spec, folder)],
-            cwd=folder,
-            env=os.environ | variables,
-            stderr=(folder / "errors").open("wb"),
-            preexec_fn=before,
-        )
+        call = {"THROUGHLINE_CALL": json.dumps({"programs": {"own": given}}), "TMPDIR": str(self.temporary)}
+        command, errors = [sys.executable, SCRIPT, *arguments(self.spec, folder)], (folder / "errors").open("wb")
+        process = subprocess.Popen(command, cwd=folder, env=os.environ | call, stderr=errors, preexec_fn=before)
         self.peak_memory_bytes, started = 0, psutil.Process(process.pid)
         while process.poll() is None:  # ru_maxrss would have the memory of this test's own process before exec
             with contextlib.suppress(psutil.Error):

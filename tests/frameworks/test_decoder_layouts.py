@@ -56,15 +56,11 @@ def reason(kind: str, sharding: str, tensor: int, experts: int, groups: int) -> 
     """Return a part of the reason why these options do not go together; None if they do."""
     if groups > 1 and sharding == "none":
         return "every replica keeps a copy anyway"
-    if experts > 1:
-        return (
-            "choose one of them"
-            if tensor > 1
-            else "hold different experts"
-            if sharding == "zero1"
-            else (None if kind in MIXTURES else "has no experts")
-        )
-    return None
+    if experts > 1 and tensor > 1:
+        return "choose one of them"
+    if experts > 1 and sharding == "zero1":
+        return "hold different experts"
+    return "has no experts" if experts > 1 and kind not in MIXTURES else None
 
 
 def refused(spec: RunSpec) -> str | None:

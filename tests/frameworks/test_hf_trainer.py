@@ -138,13 +138,9 @@ Trainer(model, TrainingArguments(sys.argv[1], report_to=[], save_strategy="no", 
 def test_the_example_gives_marks_to_a_script_of_the_trainer(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
     example = Path(__file__).parents[2] / "examples/trainer_marks.py"
-    subprocess.run(
-        [python("hf-trainer"), example, "script.py", tmp_path / "out"],
-        cwd=tmp_path,
-        env={**os.environ, "THROUGHLINE_MARKS": str(tmp_path / "marks"), "OMP_NUM_THREADS": "1"},
-        check=True,
-        timeout=300,
-    )
+    command = [python("hf-trainer"), example, "script.py", tmp_path / "out"]
+    variables = os.environ | {"THROUGHLINE_MARKS": str(tmp_path / "marks"), "OMP_NUM_THREADS": "1"}
+    subprocess.run(command, cwd=tmp_path, env=variables, check=True, timeout=300)
     marks = [timing.mark(line) for line in (tmp_path / "marks").read_text().splitlines()]
     assert [(mark.step, mark.value) for mark in marks] == [(10, 40), (20, 40), (30, 40)]
     assert marks[0].at_s < marks[1].at_s < marks[2].at_s

@@ -6,7 +6,6 @@ What is launched cannot be seen here (tests/gpu counts that). Shapes, types, com
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -22,7 +21,6 @@ import training_fixtures
 from throughline import workloads
 from throughline.frameworks.torch.ddp import TorchDDP
 from throughline.spec import RunSpec
-from throughline.study.runs import read_spec
 
 META = torch.device("meta")
 PRODUCTS = ("mm", "addmm")
@@ -61,10 +59,7 @@ class Operations(TorchDispatchMode):
 
 def spec(model: str, **changes: Any) -> RunSpec:
     options = {"data": "synthetic"} | changes.pop("options", {})
-    value = training_fixtures.spec().values() | {"model": model, "corpus": None, "options": options, **changes}
-    if not model.startswith("bert"):
-        del value["predictions"]
-    return read_spec(json.dumps(value))
+    return training_fixtures.spec(model=model, options=options, **changes)
 
 
 def built(kind: type[TorchDDP], asked: RunSpec) -> TorchDDP:

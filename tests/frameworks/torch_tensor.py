@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import json
 import sys
 from contextlib import nullcontext
 from functools import partial
@@ -24,9 +23,9 @@ from torch import Tensor
 from torch_reading import Reading
 
 import rank_helpers
+import training_fixtures
 from throughline.frameworks.torch.ddp import TorchDDP
 from throughline.spec import RunSpec
-from throughline.study.runs import PROTOCOL, read_spec
 from throughline.workloads import gpt2, in_torch_operations
 from throughline.workloads.gpt2 import in_torch
 from throughline.workloads.in_torch_operations import dropped
@@ -58,12 +57,10 @@ def spec(name: str, tensor: int) -> RunSpec:
     case = {**EXACT, **OTHERS}[name]
     optimizer = {"learning_rate": 1e-3, "weight_decay": 0.1, **case.get("optimizer", {})}
     options = {"data": "synthetic", "dropout": 0.0, "tensor_parallel": tensor, **case.get("options", {})}
-    plain = {
-        "benchmark": "gpt2", "framework": "torch", "model": "gpt2-tiny", "sequence_length": 16, "batch": BATCH,
-        "precision": "fp32", "topology": f"1n{WORLD}g", "repeat": 1, "device": "cpu", "protocol": PROTOCOL,
-        "steps": {"warmup": 0, "timed": STEPS},
-    }  # fmt: skip
-    return read_spec(json.dumps({**plain, **case, "optimizer": optimizer, "options": options}))
+    return training_fixtures.spec(
+        model="gpt2-tiny", sequence_length=16, batch=BATCH, topology=f"1n{WORLD}g",
+        steps={"warmup": 0, "timed": STEPS}, **{**case, "optimizer": optimizer, "options": options},
+    )  # fmt: skip
 
 
 def micro_batches(asked: RunSpec, step: int, replica: int) -> list[dict[str, Any]]:
@@ -122,7 +119,6 @@ def trained(name: str, tensor: int, joined: TorchDDP, weights: dict[str, Any]) -
     whole = [p for key, p in rank.network.named_parameters() if key not in ranks.dimensions]
     return {
         **told,
-        "replica": rank.replica,
         "losses": rank.losses(losses),
         "weights": digest(*map(torch.from_numpy, rank.form.weights(rank.network).values())),
         "held": sum(parameter.numel() for parameter in rank.parameters),
