@@ -14,13 +14,9 @@ from report_fixture import DLPERF_BERT_BS32
 from throughline import statistics
 
 PRINTED = {
-    "1n1g": (150.11, 1.00),
-    "1n2g": (270.28, 1.80),
-    "1n4g": (538.50, 3.59),
-    "1n8g": (1058.60, 7.05),
-    "2n8g": (1845.65, 12.30),
-    "4n8g": (3671.45, 24.46),
-}
+    "1n1g": (150.11, 1.00), "1n2g": (270.28, 1.80), "1n4g": (538.50, 3.59), "1n8g": (1058.60, 7.05),
+    "2n8g": (1845.65, 12.30), "4n8g": (3671.45, 24.46),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("topology", PRINTED)

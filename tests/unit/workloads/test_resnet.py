@@ -41,13 +41,8 @@ def pictures(seed: int = 3) -> dict[str, Any]:
 
 def as_theirs(named: dict[str, Any]) -> dict[str, Any]:
     """Return our tensors (weights, gradients or buffers) with Hugging Face's names."""
-    parts = {
-        "weight": "convolution.weight",
-        "scale": "normalization.weight",
-        "shift": "normalization.bias",
-        "running_mean": "normalization.running_mean",
-        "running_var": "normalization.running_var",
-    }
+    norm = {"scale": "weight", "shift": "bias", "running_mean": "running_mean", "running_var": "running_var"}
+    parts = {"weight": "convolution.weight"} | {ours: f"normalization.{name}" for ours, name in norm.items()}
     found = {}
     for name, tensor in named.items():
         place, _, part = name.rpartition(".")
@@ -63,13 +58,10 @@ def theirs(ours: Any, kind: str) -> Any:
 
     shape = MADE[kind]
     config = ResNetConfig(
-        embedding_size=shape.width,
+        embedding_size=shape.width, depths=list(shape.stages), layer_type=kind, num_labels=CLASSES,
         hidden_sizes=[shape.width * shape.expansion << stage for stage in range(len(shape.stages))],
-        depths=list(shape.stages),
-        layer_type=kind,
         downsample_in_bottleneck=False,
-        num_labels=CLASSES,
-    )
+    )  # fmt: skip
     other = ResNetForImageClassification(config).to(ours.head.weight.dtype)
     tensors = {name: tensor.detach().clone() for name, tensor in as_theirs(ours.state_dict()).items()}
     missing = other.load_state_dict(tensors, strict=False)
