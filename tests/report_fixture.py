@@ -324,7 +324,7 @@ def write_study(root: Path) -> dict[str, list[Path]]:
         ],
         "bz96_fp32": [
             write_record(root, record(
-                spec(batch=96, repeat=repeat, **{"framework": "mxnet-horovod"}), None, status="oom",
+                spec(batch=96, repeat=repeat, framework="mxnet-horovod"), None, status="oom",
                 reason="the device's memory (16160 MiB) did not hold batch 96", framework=MXNET_VERSIONS))
             for repeat in range(1, 8)
         ],

@@ -26,6 +26,7 @@ import process_helpers
 from clones import ROOT, checkout
 from framework_lab import built
 from throughline.rank import heartbeat
+from throughline.spec import Topology
 
 until = functools.partial(process_helpers.until, every_s=0.5)  # Slurm is asked each time
 AT_WORK = ("warm-up", "training")
@@ -215,7 +216,7 @@ class Project:
             assert self.started[-1].poll() is None, self.started[-1].communicate()[0]
             listed = self.cluster.ask("squeue", "-h", "-t", "RUNNING", "-o", "%A %k").splitlines()
             jobs[:] = [line.split()[0] for line in listed if line.split()[1] == name]
-            return bool(jobs) and len(self.ranks(benchmark, topology)) == world(topology)
+            return bool(jobs) and len(self.ranks(benchmark, topology)) == Topology.parse(topology).world
 
         until(running, 450)  # five ranks that start beside other tests are slow
         return jobs[0]
@@ -270,11 +271,6 @@ def workers(pids: Iterable[int]) -> Iterator[Worker]:
             start = next((word for word in words if word.endswith(b"/src/start.py")), b"/src/start.py")
             spec = json.loads(Path(os.fsdecode(words[-2])).read_text())["spec"]
             yield Worker(pid, rank, beat.phase, Path(os.fsdecode(start)).parents[1], spec)
-
-
-def world(topology: str) -> int:
-    nodes, _, devices = topology.removesuffix("g").partition("n")
-    return int(nodes) * int(devices)
 
 
 @pytest.fixture(scope="session")

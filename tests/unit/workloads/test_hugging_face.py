@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import subprocess
@@ -118,8 +117,7 @@ def test_tables_show_tokens_and_both_shares_of_the_peak(tmp_path: Path) -> None:
     made = summary.summarize([path], repeats=1)
     groups = cells.groups({path: made}.values())
     write_tables(Scope(groups, groups), tmp_path / "tables")
-    with (tmp_path / "tables/flops.csv").open(encoding="utf-8", newline="") as stream:
-        (row,) = csv.DictReader(stream)
+    (row,) = report_fixture.read_csv(tmp_path / "tables/flops.csv")
     assert (round(float(row["mfu"]), 2), round(float(row["mfu_causal"]), 2)) == (0.39, 0.35)
     assert "| MFU causal attention |" in (tmp_path / "tables/flops.md").read_text()
     assert made.frameworks["hf-loop"]["1n8g"].other_units == {"tokens/s": pytest.approx(8 * 6667)}
