@@ -51,8 +51,6 @@ def test_a_list_of_sizes_is_a_key() -> None:
         ({"sizes": 5}, "benchmarks.b.sizes = 5: Input should be a list, such as [a, b]"),
         ({"sizes": [64, "x"]}, "benchmarks.b.sizes.1 = 'x': Input should be a valid integer"),
         ({"sizes": [0]}, "benchmarks.b.sizes.0 = 0: Input should be greater than or equal to 1"),
-        ({"batch": {"fp32": [32]}}, "benchmarks.b.batch: a call of matmul has no batch; write batch: {fp32: [1]}"),
-        ({"convergence": {}}, "benchmarks.b.convergence: matmul has no figures of held-out data"),
         ({"model": "all-reduce", "batch": {"fp8": [1]}}, "benchmarks.b.batch.fp8: all-reduce has no fp8"),
     ],
 )
