@@ -11,7 +11,7 @@ import training_fixtures
 from report_fixture import jitter, write_series, write_summaries
 from throughline import records
 from throughline.checks import max_batch
-from throughline.files import UserError, write_json
+from throughline.files import write_json
 from throughline.report.render import page
 from throughline.report.topic import Scope
 from throughline.report.topics import checks
@@ -70,8 +70,6 @@ def test_what_else_is_searched_is_a_key_of_the_model() -> None:
     config = load([], {"benchmarks": {"f": block}})
     requests = max_batch.requests(config, runs.expand(config))
     assert set(requests) == {"results/f/max_batch_fp32.json", "results/f/max_classes_fp32.json"}
-    with pytest.raises(UserError, match="max_classes: bert models have no key classes"):
-        load([], {"benchmarks": {"b": {"sequence_length": 32, "extras": ["max_classes"]}}})
 
 
 def test_a_cpu_without_a_limit_is_unsupported(tmp_path: Path) -> None:
