@@ -61,9 +61,9 @@ def test_lamb_is_its_formula(fused: bool) -> None:
 
 
 @pytest.mark.parametrize("first_overflows", [False, True])
-@pytest.mark.parametrize("name", ["lamb", "lamb on a GPU", "sgd"])
+@pytest.mark.parametrize(("name", "tolerance"), [("lamb", 1e-5), ("lamb on a GPU", 1e-5), ("sgd", 1e-6)])
 def test_under_a_loss_scaler_it_is_the_optimizer_without_the_steps_that_overflow(
-    name: str, first_overflows: bool, monkeypatch: pytest.MonkeyPatch
+    name: str, tolerance: float, first_overflows: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Uninitialized memory holds NaN here, so that a momentum that begins with it would show. SGD is PyTorch's own."""
     monkeypatch.setattr(torch, "empty_like", lambda like, **_: torch.full_like(like, float("nan")))
@@ -90,7 +90,7 @@ def test_under_a_loss_scaler_it_is_the_optimizer_without_the_steps_that_overflow
         scaler.step(ours)
         scaler.update()
         for tensor, expected in zip(scaled, plain, strict=True):
-            torch.testing.assert_close(tensor, expected, rtol=1e-5, atol=1e-6)
+            torch.testing.assert_close(tensor, expected, rtol=tolerance, atol=tolerance / 10)
     assert scaler.get_scale() == 2.0 ** (10 - sum(overflows))
 
 
