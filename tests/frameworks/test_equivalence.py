@@ -189,9 +189,7 @@ class Proof:
         asked = Asked({str(spec.steps.timed): str(file)}, skipped)
         return reference.train(spec, self.manifest, self.weights, asked=asked), file
 
-    def updates(
-        self, spec: RunSpec, spoil: Spoil = None, skipped: Sequence[int] = ()
-    ) -> tuple[Updates, Comparison]:
+    def updates(self, spec: RunSpec, spoil: Spoil = None, skipped: Sequence[int] = ()) -> tuple[Updates, Comparison]:
         """Return the verdicts on the updates and on the losses."""
         true, file = self.reference(spec, tuple(skipped))
         rank = self.built(spec)

@@ -52,9 +52,7 @@ def test_every_rank_trains_alone(
     manifest, weights, expected = alone
     monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # compiles faster
     place, log = tmp_path / "run1.json", tmp_path / "run1.log"
-    record = launcher.run(
-        RunRequest(spec_of(framework), place, log, manifest, python(framework), weights=weights)
-    )
+    record = launcher.run(RunRequest(spec_of(framework), place, log, manifest, python(framework), weights=weights))
     assert record["status"] == "ok" and not record["spec"]["options"]["gradient_sync"]
     assert "exchange" not in record["settings"]["timed_step"]
     for rank, losses in zip(record["ranks"], expected, strict=True):

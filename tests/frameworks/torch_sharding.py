@@ -120,8 +120,8 @@ def overflowing(rank: TorchDDP, passes: Any, batches: Any) -> Any:
 
 def train(folder: Path, group: str, world: int, rank: int) -> None:
     met: Any = None
-    every = {}
-    for case, kind in ((case, kind) for case in GROUPS[group] for kind in kinds(case)):
+    every, pairs = {}, [(case, kind) for case in GROUPS[group] for kind in kinds(case)]
+    for case, kind in pairs:
         options = {**CASES[case]["options"], "dropout": 0.0, "sharding": kind}
         spec = training_fixtures.spec(topology=f"1n{world}g", **{**CASES[case], "options": options})
         one: Any = load(spec.framework)(spec, rank, rank, world, "cpu")

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 import torch
 
-from clones import ROOT, SMALL, Clone
 import training_fixtures
+from clones import ROOT, SMALL, Clone
 from framework_lab import python
 from process_helpers import until, variable, workers_below
 from throughline import records
