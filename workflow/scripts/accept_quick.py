@@ -9,7 +9,6 @@ environment: the workers' environment, as FRAMEWORK=NAME; may be repeated
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from throughline.command import run
@@ -22,6 +21,8 @@ def main(
     away: dict[str, str] | None = None,
     environment: Sequence[str] = (),
 ) -> None:
+    from dataclasses import replace
+
     from throughline import files, records
     from throughline.acceptance import verdict
     from throughline.archive import accepted
