@@ -27,7 +27,8 @@ import math
 from bisect import bisect_left
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from statistics import median
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from throughline import statistics
 
@@ -44,6 +45,8 @@ LEAST_PARTS = 3
 """Of two parts that differ, nobody can tell which one is wrong."""
 PRIOR_DEGREES = 4
 """How many degrees of freedom the expected variance counts for."""
+Prior = tuple[float, int]
+"""The variance that is expected of equal parts' medians, and the degrees of freedom that it counts for."""
 LIGHT_TAILS = 200.0
 """Student's t with so many degrees of freedom is a normal distribution."""
 
@@ -86,43 +89,30 @@ class Standing:
     slow: bool
 
 
-@dataclass(frozen=True)
-class _Prior:
-    """The variance that is expected of equal parts' medians, and the degrees of freedom that it counts for."""
-
-    variance: float
-    degrees: int
-
-
-@dataclass(frozen=True)
-class _Suspicion(Generic[Part]):
-    """The p of each part in one figure, and whether all of its repeats are slow."""
-
-    p: dict[Part, float]
-    always: dict[Part, bool]
-
-
 def judge(figures: Mapping[Name, Peers[Part]]) -> dict[Name, dict[Part, Standing]]:
     """Judge every part in every figure, all of them as one family. A figure with fewer than three parts has no p."""
-    known = {name: _with_values(peers) for name, peers in figures.items()}
+    known = {
+        name: replace(peers, values={part: values for part, values in peers.values.items() if values})
+        for name, peers in figures.items()
+    }
     found = {name: _suspicion(peers) for name, peers in known.items() if len(peers.values) >= LEAST_PARTS}
-    tests = [(name, part) for name, suspicion in found.items() for part in suspicion.p]
-    holm = dict(zip(tests, statistics.holm([found[name].p[part] for name, part in tests]), strict=True))
+    tests = [(name, part) for name, (p, _) in found.items() for part in p]
+    holm = dict(zip(tests, statistics.holm([found[name][0][part] for name, part in tests]), strict=True))
     judged: dict[Name, dict[Part, Standing]] = {}
     for name, peers in known.items():
-        speeds = {part: _speed(values.values(), peers.less) for part, values in peers.values.items()}
-        suspicion = found.get(name)
+        middles = {part: median(values.values()) for part, values in peers.values.items()}
+        speeds = {part: 1 / middle if peers.less else middle for part, middle in middles.items()}
+        p, always = found.get(name, ({}, {}))
         sure = {
             part
-            for part in speeds
-            if suspicion
-            and holm[name, part] < SURE
-            and suspicion.always[part]
-            and speeds[part] < (1 - peers.tolerance) * _median([speeds[other] for other in speeds if other != part])
+            for part in p
+            if holm[name, part] < SURE
+            and always[part]
+            and speeds[part] < (1 - peers.tolerance) * median(speeds[other] for other in speeds if other != part)
         }
         if 2 * len(sure) >= len(speeds):  # no majority says what is usual
             sure = set()
-        usual, p = sorted(speeds[part] for part in speeds.keys() - sure), suspicion.p if suspicion else {}
+        usual = sorted(speeds[part] for part in speeds.keys() - sure)
         judged[name] = {
             part: _standing(peers, part, speed, usual, part in sure, p.get(part), holm.get((name, part)))
             for part, speed in speeds.items()
@@ -133,21 +123,6 @@ def judge(figures: Mapping[Name, Peers[Part]]) -> dict[Name, dict[Part, Standing
 def most_slow(parts: int) -> int:
     """Return how many slow ones of so many parts can be told from the rest. If more are slow, they pass for usual."""
     return max(1, (parts - 1) // 3)
-
-
-def _with_values(peers: Peers[Part]) -> Peers[Part]:
-    return replace(peers, values={part: values for part, values in peers.values.items() if values})
-
-
-def _median(values: Sequence[float]) -> float:
-    middle = statistics.median(values)
-    assert middle is not None
-    return middle
-
-
-def _speed(values: Any, less: bool) -> float:
-    middle = _median(list(values))
-    return 1 / middle if less else middle
 
 
 def _standing(
@@ -166,7 +141,7 @@ def _standing(
     middle = statistics.median(others)
     return Standing(
         repeats=values,
-        median=_median(values),
+        median=median(values),
         low=min(values),
         high=max(values),
         coverage=statistics.range_coverage(len(values)),
@@ -181,22 +156,17 @@ def _standing(
     )
 
 
-def _suspicion(peers: Peers[Part]) -> _Suspicion[Part]:
-    """Return how far each part is from the others, as a p-value of one side: only slow parts have a small one."""
+def _suspicion(peers: Peers[Part]) -> tuple[dict[Part, float], dict[Part, bool]]:
+    """Return the p of each part, of one side (only slow parts have a small one), and whether all repeats are slow."""
     import numpy as np
 
     centred = _centred(peers)
-    parts = list(centred)
     repeated = [values for values in centred.values() if len(values) >= 2]
-    noise = _noise(repeated)
-    middles = np.array([_median(values) for values in centred.values()])
-    tails = _tails(list(centred.values()))
-    prior = _Prior((math.log1p(peers.tolerance) / 2) ** 2 + noise, PRIOR_DEGREES if repeated else 0)
-    p = _one_after_the_other(middles, prior, tails)
-    return _Suspicion(
-        dict(zip(parts, p, strict=True)),
-        {part: max(values) < math.log1p(-peers.tolerance / 2) for part, values in centred.items()},
-    )
+    middles = np.array([median(values) for values in centred.values()])
+    prior = (math.log1p(peers.tolerance) / 2) ** 2 + _noise(repeated), PRIOR_DEGREES if repeated else 0
+    p = _one_after_the_other(middles, prior, _tails(repeated))
+    always = {part: max(values) < math.log1p(-peers.tolerance / 2) for part, values in centred.items()}
+    return dict(zip(centred, p, strict=True)), always
 
 
 def _centred(peers: Peers[Part]) -> dict[Part, list[float]]:
@@ -207,10 +177,10 @@ def _centred(peers: Peers[Part]) -> dict[Part, list[float]]:
         for part, values in peers.values.items()
     }
     rounds = sorted({repeat for values in logs.values() for repeat in values})
-    middles = {repeat: _median([values[repeat] for values in logs.values() if repeat in values]) for repeat in rounds}
+    middles = {repeat: median(values[repeat] for values in logs.values() if repeat in values) for repeat in rounds}
     whole = [repeat for repeat in rounds if all(repeat in values for values in logs.values())]
     if len(whole) < len(rounds):  # the median of a round in which parts are missing depends on which ones they are
-        middles = dict.fromkeys(rounds, _median([value for values in logs.values() for value in values.values()]))
+        middles = dict.fromkeys(rounds, median(value for values in logs.values() for value in values.values()))
     return {part: [value - middles[repeat] for repeat, value in values.items()] for part, values in logs.items()}
 
 
@@ -227,13 +197,12 @@ def _noise(several: Sequence[Sequence[float]]) -> float:
     return math.pi / 2 * variance * sum(1 / len(values) for values in several) / len(several)
 
 
-def _tails(centred: Sequence[Sequence[float]]) -> float:
+def _tails(several: Sequence[Sequence[float]]) -> float:
     """Return the degrees of freedom of the t distribution whose tails are as heavy as those of the parts' medians.
 
     A t distribution with f degrees of freedom has an excess kurtosis of 6 / (f - 4). The median of r values lies in a
-    tail only if half of them do, so its tails are those of a single value to the power (r + 1) / 2.
+    tail only if half of them do, so its tails are those of a single value to the power (r + 1) / 2. several: as above.
     """
-    several = [values for values in centred if len(values) >= 2]
     away = [value - sum(values) / len(values) for values in several for value in values]
     second = sum(value**2 for value in away) / len(away) if away else 0.0
     if not second:
@@ -247,7 +216,7 @@ def _tails(centred: Sequence[Sequence[float]]) -> float:
     return min(LIGHT_TAILS, degrees * (repeats + 1) / 2)
 
 
-def _one_after_the_other(middles: np.ndarray, prior: _Prior, tails: float) -> list[float]:
+def _one_after_the_other(middles: np.ndarray, prior: Prior, tails: float) -> list[float]:
     """Return the p of each part, from the medians of the centred logarithms.
 
     The farthest part from the mean of the rest leaves first. A part that left earlier is at least as far out as one
@@ -279,7 +248,7 @@ def _one_after_the_other(middles: np.ndarray, prior: _Prior, tails: float) -> li
     return [float(value) for value in back]
 
 
-def _p_of_each(values: np.ndarray, prior: _Prior, tails: float) -> np.ndarray:
+def _p_of_each(values: np.ndarray, prior: Prior, tails: float) -> np.ndarray:
     """Return the p of each value against all others of these."""
     count = len(values) - 1
     means = (values.sum() - values) / count
@@ -287,7 +256,7 @@ def _p_of_each(values: np.ndarray, prior: _Prior, tails: float) -> np.ndarray:
     return _tail(values - means, squares.clip(min=0), count, prior, tails)
 
 
-def _p(value: float, rest: np.ndarray, prior: _Prior, tails: float) -> float:
+def _p(value: float, rest: np.ndarray, prior: Prior, tails: float) -> float:
     """Return the p of a value against the rest."""
     import numpy as np
 
@@ -295,7 +264,7 @@ def _p(value: float, rest: np.ndarray, prior: _Prior, tails: float) -> float:
     return float(_tail(np.array(value - mean), ((rest - mean) ** 2).sum(), len(rest), prior, tails))
 
 
-def _tail(distance: np.ndarray, squares: np.ndarray, count: int, prior: _Prior, tails: float) -> np.ndarray:
+def _tail(distance: np.ndarray, squares: np.ndarray, count: int, prior: Prior, tails: float) -> np.ndarray:
     """Return the probability that a part is so far below the mean of the `count` others, if it is one of them.
 
     squares: the sum of the squared distances of the others from their mean. If the tails are heavier than those of the
@@ -304,10 +273,11 @@ def _tail(distance: np.ndarray, squares: np.ndarray, count: int, prior: _Prior, 
     import numpy as np
     from scipy import special
 
-    freedom = prior.degrees + count - 1
+    expected, degrees = prior
+    freedom = degrees + count - 1
     if freedom < 1:
         return np.ones_like(distance)
-    variance = (prior.degrees * prior.variance + squares) / freedom
+    variance = (degrees * expected + squares) / freedom
     error = np.sqrt(variance * (1 + 1 / count))
     heavy = tails < freedom
     scale = math.sqrt((tails - 2) / tails) if heavy else 1.0
