@@ -5,7 +5,6 @@ import ctypes
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -21,23 +20,19 @@ def module(python: str, name: str, *words: str) -> list[str]:
 
 
 def die_with_parent(parent: int, number: int) -> None:
-    """Make the kernel send signal `number` to this process when process `parent` ends (Linux; elsewhere nothing)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
-        if os.getppid() != parent:  # it ended before the call above
-            os.kill(os.getpid(), number)
+    """Make the kernel send signal `number` to this process when process `parent` ends."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
+    if os.getppid() != parent:  # it ended before the call above
+        os.kill(os.getpid(), number)
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every descendant whose own parent ends (Linux; elsewhere nothing)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    """Become the parent of every descendant whose own parent ends."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def age_s() -> float:
-    """Return how many seconds ago the kernel started this process, to a hundredth (Linux; elsewhere 0)."""
-    if sys.platform != "linux":
-        return 0.0
+    """Return how many seconds ago the kernel started this process, to a hundredth."""
     ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
     return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK"))
 

@@ -27,6 +27,7 @@ import time
 import traceback
 from asyncio import Task, create_task
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -260,7 +261,7 @@ class Agent:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            preexec_fn=_tied,
+            preexec_fn=partial(processes.die_with_parent, os.getpid(), signal.SIGKILL),
         )
         assert child.stdout is not None
         self.children.append(child)
@@ -335,11 +336,6 @@ def gpus_of(plan: LaunchPlan, node: int) -> Sequence[str]:
     count, visible = plan.devices, visible_devices(os.environ.get("CUDA_VISIBLE_DEVICES"))
     indices = [str(number) for number in range(plan.world)] if visible is None else visible
     return indices[node * count : (node + 1) * count]
-
-
-def _tied() -> None:
-    """Tie a new process to this one, between fork and exec. The new process ends when this one ends."""
-    processes.die_with_parent(os.getppid(), signal.SIGKILL)
 
 
 async def _pass_on(output: asyncio.StreamReader, mark: str) -> None:

@@ -46,7 +46,9 @@ def measure_all(
     without progress is ended, if it is not the usual time. Then nothing else is measured after a failure.
     """
     started, note = now(), unfinished(output)
-    made, failed = _made(note), dict[str, Failure]()
+    made, failed = list[str](), dict[str, Failure]()
+    with suppress(UserError):  # an earlier start of this node job has made some
+        made = records.read_unfinished(note).records
     for number, measured in enumerate(measurements, 1):
         where = f"{measured.place}, {measured.what} ({number} of {len(measurements)})"
         if measured.record in made and _is_there(measured):
@@ -124,13 +126,6 @@ def _names(nodes: Sequence[int]) -> list[str]:
             next_step="run snakemake accept again: it numbers the nodes",
         )
     return [names[node] for node in nodes]
-
-
-def _made(note: Path) -> list[str]:
-    """Return the records that an earlier start of this node job has made."""
-    with suppress(UserError):
-        return records.read_unfinished(note).records
-    return []
 
 
 def _is_there(measured: Measurement) -> bool:

@@ -87,7 +87,8 @@ def find(
             next_step="on a cluster: snakemake --profile slurm; with ssh: runs.hosts: [names]; "
             "to try it on one machine: runs.hosts: simulated",
         )
-    names = _allocation(variables["SLURM_JOB_ID"])
+    job = ["squeue", "--noheader", "--jobs", variables["SLURM_JOB_ID"]]  # Snakemake removes most SLURM_ variables
+    names = tuple(_output(["scontrol", "show", "hostnames", _output([*job, "--format", "%N"])]).split())
     if len(names) != topology.nodes:
         raise UserError(
             f"topology {topology} needs {topology.nodes} nodes, and the Slurm job has {len(names)}",
@@ -95,17 +96,7 @@ def find(
             next_step="outside of it: snakemake --profile slurm, which asks for the nodes of each run; or inside: "
             f"topologies of {len(names)} nodes, or an allocation with --nodes={topology.nodes}",
         )
-    cores = _output(["squeue", "--noheader", "--jobs", variables["SLURM_JOB_ID"], "--Format", "cpus-per-task"])
-    return Nodes("slurm", names, int(cores))
-
-
-def _allocation(job: str) -> tuple[str, ...]:
-    """Return the names of the job's nodes.
-
-    We ask Slurm, because Snakemake removes most SLURM_ variables from a job's environment.
-    """
-    listed = _output(["squeue", "--noheader", "--jobs", job, "--format", "%N"])
-    return tuple(_output(["scontrol", "show", "hostnames", listed]).split())
+    return Nodes("slurm", names, int(_output([*job, "--Format", "cpus-per-task"])))
 
 
 def _output(command: list[str]) -> str:

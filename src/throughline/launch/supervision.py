@@ -204,16 +204,13 @@ class Agents:
                 with self.guard:
                     self.ports[node] = ports
                     if len(self.ports) == self.plan.agents:
-                        self._tell(messages.Start(self._addresses()))
+                        hosts = self.plan.hosts or ["127.0.0.1"] * self.plan.agents
+                        addresses = [f"{host}:{port}" for node, host in enumerate(hosts) for port in self.ports[node]]
+                        self._tell(messages.Start(addresses))
             case messages.RankProgress(rank, beat):
                 self.beats[rank] = beat
             case messages.RankEnded(rank, status):
                 self.ended[rank] = status
-
-    def _addresses(self) -> list[str]:
-        """Return the address (`host:port`) at which each rank may listen."""
-        hosts = self.plan.hosts or ["127.0.0.1"] * self.plan.agents
-        return [f"{host}:{port}" for node, host in enumerate(hosts) for port in self.ports[node]]
 
     def _tell(self, message: messages.Line) -> None:
         for child in self.processes:

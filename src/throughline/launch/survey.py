@@ -175,10 +175,15 @@ def worker_variables(spec: RunSpec) -> dict[str, str]:
     """Return the environment variables of every rank on every node.
 
     They are the user's variables that a record keeps or that a network needs, and the number of threads of the
-    specification.
+    specification. Each machine keeps its own devices and its own name.
     """
+    handed_on = {
+        name: value
+        for name, value in os.environ.items()
+        if NETWORK.fullmatch(name) or (VARIABLES.fullmatch(name) and name not in environment.ASSIGNED)
+    }
     return {
-        **{name: value for name, value in os.environ.items() if _is_handed_on(name)},
+        **handed_on,
         **({} if spec.program else dict.fromkeys(THREADS, str(spec.threads))),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # number devices as NVML does, and so nvidia-smi and our telemetry
         "PYTHONUNBUFFERED": "1",
@@ -245,12 +250,6 @@ def tf32(spec: RunSpec, kind: str) -> dict[str, str]:
     if kind != "cuda" or spec.precision == "tf32" or TF32 in os.environ:
         return {}
     return {TF32: "0"}
-
-
-def _is_handed_on(name: str) -> bool:
-    """True if ranks on other machines need this variable. Each machine keeps its own devices and its own name."""
-    decides = VARIABLES.fullmatch(name) and name not in environment.ASSIGNED
-    return bool(decides or NETWORK.fullmatch(name))
 
 
 def changes_since(earlier: Mapping[str, Mapping[str, Any]], now: Mapping[str, Any], strict: bool) -> list[str]:
