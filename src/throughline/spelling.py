@@ -35,8 +35,8 @@ def meant(word: str, names: Iterable[str], cutoff: float = 0.5) -> str:
     return f"did you mean {listed(near)}?" if near else ""
 
 
-def beside(path: Path, cutoff: float = 0.6) -> list[str]:
-    """Return the files and folders that are there and have similar names in the same folder as `path`."""
+def beside(path: Path, otherwise: str = "") -> str:
+    """Return the question whether a file or folder beside `path` with a similar name was meant, or else `otherwise`."""
     names = sorted(os.listdir(path.parent)) if path.parent.is_dir() else []
-    shown = [name for name in names if not name.startswith(".")]
-    return [str(path.parent / name) for name in similar(path.name, shown, cutoff)]
+    near = similar(path.name, [name for name in names if not name.startswith(".")], 0.6)
+    return f"did you mean {listed(str(path.parent / name) for name in near)}? " if near else otherwise

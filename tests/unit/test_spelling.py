@@ -21,5 +21,5 @@ def test_a_question_names_one_two_or_three() -> None:
 
 def test_files_beside_a_path_are_found(tmp_path: Path) -> None:
     (tmp_path / "wiki.xml.bz2").touch()
-    assert spelling.beside(tmp_path / "wki.xml.bz2") == [str(tmp_path / "wiki.xml.bz2")]
-    assert spelling.beside(tmp_path / "nothing" / "wiki.xml.bz2") == []
+    assert spelling.beside(tmp_path / "wki.xml.bz2") == f"did you mean {tmp_path / 'wiki.xml.bz2'}? "
+    assert spelling.beside(tmp_path / "nothing" / "wiki.xml.bz2", "correct it; ") == "correct it; "

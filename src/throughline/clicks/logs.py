@@ -6,7 +6,6 @@ is missing.
 
 from __future__ import annotations
 
-import gzip
 import re
 from collections.abc import Iterator
 from itertools import islice
@@ -20,6 +19,7 @@ from throughline import files
 from throughline.clicks.reading import FIELDS, NUMBERS, Rows
 from throughline.files import UserError
 from throughline.randomness import splitmix64
+from throughline.text_files import UNREADABLE, opened
 from throughline.workloads import wide_deep
 
 LINE = re.compile(rb"[01](?:\t(?:-?\d{1,10})?){13}(?:\t(?:[0-9a-f]{8})?){26}")
@@ -37,15 +37,13 @@ def blocks(path: Path) -> Iterator[tuple[Rows, list[int]]]:
     The file may be compressed with gzip, whatever its name is. UserError if it cannot be read to its end.
     """
     try:
-        with path.open("rb") as plain:
-            packed = plain.read(2) == b"\x1f\x8b"
-        with gzip.open(path) if packed else path.open("rb") as stream:
+        with opened(path) as stream:
             first = 1
             while lines := [line.rstrip(b"\r\n") for line in islice(stream, LINES_AT_ONCE)]:
                 bad = [first + at for at, line in enumerate(lines) if not LINE.fullmatch(line)]
                 yield _rows([line for line in lines if LINE.fullmatch(line)] if bad else lines), bad
                 first += len(lines)
-    except (OSError, EOFError) as error:
+    except UNREADABLE as error:
         raise UserError(
             f"{path} cannot be read to its end",
             why=str(error),

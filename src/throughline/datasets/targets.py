@@ -91,10 +91,9 @@ class ClicksTargets(FolderTargets):
 def there(file: str, key: str) -> str:
     """Return a file that a key of the configuration names. UserError if it is not there."""
     if not Path(file).exists():
-        near = spelling.beside(Path(file))
-        meant = f"did you mean {spelling.listed(near)}? " if near else ""
         raise UserError(
-            f"{file} is not there, and {key} names it", next_step=f"{meant}correct {key}, or put the file there"
+            f"{file} is not there, and {key} names it",
+            next_step=f"{spelling.beside(Path(file))}correct {key}, or put the file there",
         )
     return file
 

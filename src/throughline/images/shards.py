@@ -257,22 +257,18 @@ def write_manifest(name: str, verified: Sequence[Path], listing: Path, parameter
     classes, attribution = first["classes"], first["attribution"]
     head = {"kind": "images", "images": name, "classes": len(classes), "class_names": classes}
     statistics = [result["statistics"] for result in results if result["rows"]]
+    counted = {key: sum((Counter(shard[key]) for shard in statistics), Counter[str]()) for key in ("formats", "modes")}
     facts = {
         "verified_with": {"pillow": PIL.__version__, "libjpeg_turbo": features.version("libjpeg_turbo")},
         **{key: sum(result[key] for result in results) for key in ("rows", "skipped")},
         "statistics": {
             **{key: sum(shard[key] for shard in statistics) for key in ("bytes", "pixels")},
-            **{key: _summed(shard[key] for shard in statistics) for key in ("formats", "modes")},
+            **{key: dict(sorted(counts.items())) for key, counts in counted.items()},
             **{key: _span(edge for shard in statistics for edge in shard[key]) for key in ("width", "height")},
         },
     }
     kept = ("rows", "skipped", "sha256", "index", "content_digest")
     manifest.write(path, {**head, "attribution": attribution}, parameters, facts, results, kept)
-
-
-def _summed(counts: Iterable[dict[str, int]]) -> dict[str, int]:
-    total: Counter[str] = sum(map(Counter, counts), Counter())
-    return dict(sorted(total.items()))
 
 
 def _span(values: Iterable[int]) -> list[int]:

@@ -142,22 +142,16 @@ def _folder() -> Path:
     for folder in (first, temporary):
         with contextlib.suppress(OSError):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if os.access(folder, os.W_OK) and (folder == first or _is_private(folder)):
+            # Everybody may write to the temporary folder: ours has to be no link, and nobody else may write to it.
+            status = folder.lstat()
+            is_private = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o022
+            if os.access(folder, os.W_OK) and (folder == first or is_private):
                 return folder
     raise UserError(
         f"no folder for the lock on this machine's devices: {first} cannot be written",
         why=f"{temporary} cannot be used instead: it is a link, or others may write to it",
         next_step="set THROUGHLINE_LOCKS to a folder that can be written",
     )
-
-
-def _is_private(folder: Path) -> bool:
-    """True if `folder` is a real folder (no link) that belongs to this user and that nobody else may write to.
-
-    We check this because everybody may write to the temporary folder that it is in.
-    """
-    status = folder.lstat()
-    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o022
 
 
 def _who(holder: Path) -> str:

@@ -87,10 +87,8 @@ def _model(block: Benchmark) -> Iterator[str]:
         for key in ("scaling", "global_batch"):
             if getattr(block, key) != getattr(RunSpec, key):
                 yield f"{key}: a call of {model} has no batch that devices could share; remove the key"
-    for key, ranks in (
-        ("tensor_parallel", block.options.tensor_parallel),
-        ("expert_parallel", block.options.expert_parallel),
-    ):
+    for key in ("tensor_parallel", "expert_parallel"):
+        ranks = getattr(block.options, key)
         if ranks == 1 or not _any_has(key, workload):
             continue  # without the feature, the run ends as `unsupported` and says why
         parts = workload.splits(model) if key == "tensor_parallel" else {"experts": workload.experts(model)}

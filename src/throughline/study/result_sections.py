@@ -96,10 +96,9 @@ class Import(Section):
         if folder.is_file():
             return files_digest([folder])
         if not folder.is_dir():
-            near = spelling.beside(folder)
-            meant = f"did you mean {spelling.listed(near)}? " if near else ""
             raise UserError(
-                f"imports.{name}.logs: {folder} is no folder", next_step=f"{meant}name the folder with the logs"
+                f"imports.{name}.logs: {folder} is no folder",
+                next_step=f"{spelling.beside(folder)}name the folder with the logs",
             )
         if not any(path.is_file() for path in folder.rglob("*")):
             raise UserError(f"imports.{name}.logs: {folder} holds no file", next_step="put the logs into it")
@@ -124,8 +123,7 @@ class Compare(Section):
         """Return the archives and folders. UserError if one of them does not exist."""
         for path in self.against:
             if not Path(path).exists():
-                near = spelling.beside(Path(path))
-                meant = f"did you mean {spelling.listed(near)}? " if near else "correct the path; "
+                meant = spelling.beside(Path(path), "correct the path; ")
                 raise UserError(
                     f"compare.against names {path}, which does not exist",
                     next_step=f"{meant}`snakemake pack` makes an archive of finished results",

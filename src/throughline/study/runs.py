@@ -144,11 +144,14 @@ def _expand(config: Config, name: str, block: Benchmark) -> Iterable[RunSpec]:
     repeats = range(1, block.repeats + 1)
     rows = [*block.frameworks, *block.programs]
     for (precision, batch), framework, topology, repeat in product(sizes, rows, block.topologies, repeats):
-        options, program = block.options, None
+        options, program, on = block.options, None, Topology.parse(topology)
+        hosts: Literal["simulated", "ssh"] | None = "ssh" if block.hosts else None  # their names decide no run
+        if block.hosts == "simulated":
+            hosts = "simulated" if on.nodes > 1 else None
         if framework in block.programs:
-            program = config.programs[framework].of_run(batch, precision, Topology.parse(topology), block.steps)
+            program = config.programs[framework].of_run(batch, precision, on, block.steps)
         else:
-            accumulation = block.size(Topology.parse(topology), batch).gradient_accumulation
+            accumulation = block.size(on, batch).gradient_accumulation
             options = dataclasses.replace(options, gradient_accumulation=accumulation)
         yield RunSpec(
             benchmark=name,
@@ -156,21 +159,14 @@ def _expand(config: Config, name: str, block: Benchmark) -> Iterable[RunSpec]:
             parameters=parameters,
             batch=batch,
             precision=precision,
-            topology=Topology.parse(topology),
+            topology=on,
             repeat=repeat,
-            hosts=_hosts(block, Topology.parse(topology)),
+            hosts=hosts,
             corpus=None if program else corpus,
             program=program,
             protocol=max(PROTOCOL, getattr(parameters, "one_call_since", 0)),
             **{**of_block, "options": options},
         )
-
-
-def _hosts(block: Benchmark, topology: Topology) -> Literal["simulated", "ssh"] | None:
-    """Return how hosts are reached, which decides a run. Their names do not, and are in no record."""
-    if block.hosts == "simulated":
-        return "simulated" if topology.nodes > 1 else None
-    return "ssh" if block.hosts else None
 
 
 def switch(before: Any, after: Any) -> tuple[str, Any, Any] | None:

@@ -10,7 +10,6 @@ there are.
 import json
 import os
 from collections.abc import Iterator, Sequence
-from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any
 
@@ -81,7 +80,7 @@ def _size(path: Path) -> int:
     try:
         with opened(path) as stream:
             start = stream.read(1 << 16)
-            size = stream.seek(0, os.SEEK_END) if isinstance(stream, BufferedReader) else _unpacked(stream, len(start))
+            size = stream.seek(0, os.SEEK_END)
     except UNREADABLE as error:
         raise UserError(f"{path} cannot be read", why=str(error), next_step="correct corpus.dump.text") from None
     if b"\0" in start or start.startswith((b"BZh", b"\x28\xb5\x2f\xfd")):
@@ -96,12 +95,6 @@ def _size(path: Path) -> int:
             why="a text in JSON has a document in each line",
             next_step=f"write it so: jq -c '.[]' {path.name} > documents.jsonl",
         )
-    return size
-
-
-def _unpacked(stream: IO[bytes], size: int) -> int:
-    while more := stream.read(1 << 20):
-        size += len(more)
     return size
 
 

@@ -151,12 +151,6 @@ def _header(path: Path) -> bytes:
     return text[begin:end] + b"</siteinfo>" if end >= 0 else text[begin : text.find(b">", begin) + 1]
 
 
-def _is_closed(rest: bytearray) -> bool:
-    """Return whether nothing but the closing tag stands behind the last page."""
-    before, closing, after = bytes(rest).partition(CLOSING)
-    return bool(closing) and not before.strip() and streams.is_end(after)
-
-
 def _pages(file: DumpFile, piece: Piece) -> Iterator[tuple[int, bytes]]:
     """Yield the pages that begin in a piece, each after the position up to which the file was read.
 
@@ -189,5 +183,7 @@ def _pages(file: DumpFile, piece: Piece) -> Iterator[tuple[int, bytes]]:
         searched = max(0, len(buffer) - len(b"</page"))
         if len(buffer) > _LONGEST:
             raise damaged(file.path, f"it has a page of more than {_LONGEST >> 20} MiB")
-    if b"<page>" in buffer or (after_page and not _is_closed(buffer)):
+    before, closing, after = bytes(buffer).partition(CLOSING)
+    is_closed = closing and not before.strip() and streams.is_end(after)
+    if b"<page>" in buffer or (after_page and not is_closed):
         raise damaged(file.path, "it ends inside a page")
