@@ -7,7 +7,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 START = Path(__file__).absolute().parents[1] / "start.py"
@@ -17,6 +17,20 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 def module(python: str, name: str, *words: str) -> list[str]:
     """Return the command that runs one of our modules with any Python: it finds the library of this clone."""
     return [python, str(START), name, *words]
+
+
+def output(
+    *command: str, folder: Path | None = None, variables: Mapping[str, str] | None = None, timeout_s: float = 60
+) -> str | None:
+    """Return what a program prints, started in `folder` with `variables`; None if it is missing, fails or is slow."""
+    try:
+        done = subprocess.run(
+            command, cwd=folder, env=variables, capture_output=True, text=True, errors="replace", timeout=timeout_s,
+            check=True,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout
 
 
 def die_with_parent(parent: int, number: int) -> None:

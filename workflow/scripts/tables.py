@@ -4,7 +4,6 @@ summaries: bz<b>_<precision>.json of the benchmark
 output_dir: folder: {throughput,figures,memory,utilization,flops,cost}.{csv,md}, throughput.tex, comparisons.csv, ...
 extras: other summaries, with which the benchmark is compared
 predictions: predictions.json of the benchmark, if there is one
-expected: the cells that were asked for, as JSON
 """
 
 from collections.abc import Sequence
@@ -14,12 +13,7 @@ from throughline.command import run
 
 
 def main(
-    summaries: list[Path],
-    /,
-    output_dir: Path,
-    extras: Sequence[Path] = (),
-    predictions: Sequence[Path] = (),
-    expected: str = "[]",
+    summaries: list[Path], /, output_dir: Path, extras: Sequence[Path] = (), predictions: Sequence[Path] = ()
 ) -> None:
     from throughline.comparables import exports
     from throughline.records import read_predictions, read_summary
@@ -28,7 +22,7 @@ def main(
     from throughline.report.topics import write_tables
 
     read = [read_summary(path) for path in (*summaries, *extras)]
-    groups = cells.groups(read, cells.read_asked(expected))
+    groups = cells.groups(read)
     own = [group for group in groups if group.benchmark == read[0].benchmark]
     predicted = next(map(read_predictions, predictions), None)
     write_tables(Scope(own, groups, predictions=predicted), output_dir)

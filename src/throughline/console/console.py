@@ -2,7 +2,6 @@
 
 import logging
 import os
-import subprocess
 import tempfile
 import threading
 import time
@@ -282,12 +281,10 @@ def in_queue(name: str) -> str:
     """Return how many of Slurm's jobs with that name wait and how many run; "" without a name, or without an answer."""
     if not name:
         return ""
-    question = ["squeue", "--noheader", "--name", name, "--format", "%T"]
-    try:
-        answer = subprocess.run(question, capture_output=True, text=True, timeout=10, check=True)
-    except (OSError, subprocess.SubprocessError):
+    answer = processes.output("squeue", "--noheader", "--name", name, "--format", "%T", timeout_s=10)
+    if answer is None:
         return ""
-    states = answer.stdout.split()
+    states = answer.split()
     return f"Slurm: {states.count('PENDING')} queued, {states.count('RUNNING')} running"
 
 

@@ -1,21 +1,16 @@
 """What checkpoints cost a run, from the reports of its ranks and of those that began again (`RunRecord`)."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from throughline.messages import RankReport
 
+Restart = tuple[float, Mapping[int, RankReport]]
+"""When ranks were started that begin again from the last checkpoint (`time.time()`), and their reports.
 
-@dataclass(frozen=True)
-class Restart:
-    """The ranks that began again from the last checkpoint. began: `time.time()` when their launch began.
-
-    The nodes' times of day connect their clocks.
-    """
-
-    began: float
-    reports: Mapping[int, RankReport]
+The nodes' times of day connect their clocks.
+"""
 
 
 def costs(reports: Mapping[int, RankReport], restart: Restart | None) -> dict[str, Any] | None:
@@ -29,8 +24,9 @@ def costs(reports: Mapping[int, RankReport], restart: Restart | None) -> dict[st
     del figures["digest"]
     if not reason:
         figures["equal"] = all(cost.equal for cost in ranks.values())
-    again = {rank: report.restarted for rank, report in restart.reports.items()} if restart else {}
-    if restart and all(again.values()):
-        figures["restart_s"] = max(rank.at for rank in again.values() if rank) - restart.began
+    began, restarted = restart or (0.0, {})
+    again = {rank: report.restarted for rank, report in restarted.items()}
+    if again and all(again.values()):
+        figures["restart_s"] = max(rank.at for rank in again.values() if rank) - began
         figures["restart_equal"] = all(rank and rank.digest == ranks[number].digest for number, rank in again.items())
     return figures

@@ -115,7 +115,7 @@ def _restarted(request: RunRequest, turn: Turn, ended: FinishedRun) -> checkpoin
     except UserError as error:
         ended.survey.warnings.append(f"no restart was measured: {error.what}")
         return None
-    return checkpoint_costs.Restart(began, again.reports)
+    return began, again.reports
 
 
 def train(request: RunRequest) -> FinishedRun:

@@ -26,7 +26,7 @@ from throughline.memory import gib
 from throughline.messages import Answer, Device, Fault, Gpus, Question
 from throughline.observe import environment
 from throughline.observe.other_processes import OtherProcesses, crowded
-from throughline.processes import wait_until
+from throughline.processes import output, wait_until
 from throughline.spec import RunSpec, read
 
 DEVICE_FILES = {"cuda": ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg", "/dev/kfd")}
@@ -179,13 +179,8 @@ def check_compiler(python: str, variables: Mapping[str, str]) -> None:
 
 
 def _headers(python: str, variables: Mapping[str, str]) -> Path | None:
-    try:
-        done = subprocess.run(
-            [python, "-c", INCLUDE], capture_output=True, text=True, env=dict(variables), timeout=60, check=True
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return Path(done.stdout.strip()) if done.stdout.strip() else None
+    folder = (output(python, "-c", INCLUDE, variables=variables) or "").strip()
+    return Path(folder) if folder else None
 
 
 def software(question: Question) -> dict[str, str | None]:

@@ -8,12 +8,11 @@ import json
 import os
 import platform
 import re
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from throughline import frameworks, gpus, sources, workloads
+from throughline import frameworks, gpus, processes, sources, workloads
 from throughline.files import scrub
 from throughline.observe import container
 from throughline.variables import VARIABLES
@@ -234,13 +233,9 @@ def _first(pattern: str, text: str | None) -> str | None:
 
 
 def _output(*command: str) -> str | None:
-    """Return the output of a program; None if the program is missing or fails.
+    """Return the plain text that a program prints; None if the program is missing or fails.
 
     It runs in the folder of this file, so that git finds our checkout.
     """
-    try:
-        here = Path(__file__).parent
-        done = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=20, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return re.sub(r"\x1b\[[0-9;]*m", "", done.stdout).strip()
+    text = processes.output(*command, folder=Path(__file__).parent, timeout_s=20)
+    return None if text is None else re.sub(r"\x1b\[[0-9;]*m", "", text).strip()

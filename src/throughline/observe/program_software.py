@@ -3,14 +3,14 @@
 Repeats are pooled only if both are the same. No path and no line of the code enters a record.
 """
 
+import contextlib
 import hashlib
 import json
 import os
 import platform
-import subprocess
 from pathlib import Path
 
-from throughline import files
+from throughline import files, processes
 from throughline.messages import ProgramPlan, Software
 from throughline.spec import RunSpec
 
@@ -34,8 +34,9 @@ def code(folder: Path, patterns: list[str], command: tuple[str, ...]) -> str:
 
     The files that the command names count too, so that a changed script is noticed that git does not have.
     """
-    commit = _git(folder, "rev-parse", "--short=12", "HEAD")
-    changes = _git(folder, "diff", "HEAD") if commit else ""
+    git = "git", "-C", str(folder)
+    commit = (processes.output(*git, "rev-parse", "--short=12", "HEAD") or "").strip()
+    changes = (processes.output(*git, "diff", "HEAD") or "").strip() if commit else ""
     named = [path for word in command if os.path.isfile(path := folder / word)]
     listed = [path for pattern in patterns for path in folder.glob(pattern) if path.is_file()]
     named = [path for path in named if path.stat().st_size <= CODE_BYTES]
@@ -53,23 +54,10 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:12]
 
 
-def _git(folder: Path, *words: str) -> str:
-    try:
-        command = ["git", "-C", str(folder), *words]
-        return subprocess.run(
-            command, capture_output=True, text=True, timeout=60, check=True, errors="replace"
-        ).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return ""
-
-
 def _packages(python: str | None) -> tuple[str, dict[str, str]]:
     """Return the version of the program's Python and its packages; without one, that of ours and no packages."""
-    if python:
-        try:
-            done = subprocess.run([python, "-c", PACKAGES], capture_output=True, text=True, timeout=60, check=True)
-            version, packages = json.loads(done.stdout)
+    with contextlib.suppress(ValueError):
+        if python and (told := processes.output(python, "-c", PACKAGES)):
+            version, packages = json.loads(told)
             return version, dict(sorted(packages.items()))
-        except (OSError, subprocess.SubprocessError, ValueError):
-            pass
     return platform.python_version(), {}

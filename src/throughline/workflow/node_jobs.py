@@ -63,11 +63,9 @@ class NodeJobs:
         file = acceptance.VISIT.format(**wildcards)
         return or_exit(pick, self.asked.visits(), file, "the node job {}")
 
-    def specs(self, *, place: str, repeat: str) -> list[RunSpec]:
+    def specs(self, **wildcards: str) -> list[RunSpec]:
         """Return the runs of a node job, those with the most ranks on a node last."""
-        file = acceptance.VISIT.format(place=place, repeat=repeat)
-        visit = or_exit(pick, self.asked.visits(), file, "the node job {}")
-        return sorted((measured.spec for measured in visit), key=lambda spec: shape(spec).devices)
+        return sorted((measured.spec for measured in self.visit(wildcards)), key=lambda spec: shape(spec).devices)
 
     def visits_now(self, check_nodes: Callable[[], Any]) -> list[str]:
         """Return the files of all node jobs whose nodes are there. A later call makes those of nodes that are away.
