@@ -8,7 +8,6 @@ answers (handover.py), so that all of them have the same runs.
 """
 
 import os
-import sys
 from collections.abc import Collection, Mapping, MutableMapping
 from dataclasses import astuple, dataclass, field
 
@@ -23,8 +22,6 @@ from throughline.spec import Topology
 from throughline.study.benchmark import Benchmark
 from throughline.study.config import block_name
 
-FRAMEWORK = "torch"
-"""The framework that says which GPUs this machine has."""
 NAMES = {"cuda": "GPUs", "cpu": "CPUs"}
 
 
@@ -86,13 +83,12 @@ class AutoTopologies:
 def _here(block: Benchmark) -> Devices:
     """Return the devices of this machine: its GPUs, or as many workers as its cores have threads for."""
     if block.device != "cpu":
-        python = seen_devices.python_of(FRAMEWORK) or sys.executable
-        gpus = seen_devices.seen(FRAMEWORK, python, block.device, os.environ).count
+        gpus = seen_devices.here(block.device).count
         if gpus:
             return Devices(1, gpus, f"{counted(gpus, 'GPU')} of this machine")
         if block.device != "auto":
             raise UserError(
-                f"the configuration asks for all GPUs (topologies: auto), and {FRAMEWORK} sees none here",
+                f"the configuration asks for all GPUs (topologies: auto), and {seen_devices.TORCH} sees none here",
                 next_step="make doctor says what this machine has; without GPUs, choose another preset or device",
             )
     cores = environment.cpu_cores()
@@ -136,11 +132,9 @@ def skipped(
     if given is None:
         named = {block_name(parts[1]) for target in targets if len(parts := target.split("/")) > 1}
         asked = {name: block for name, block in blocks.items() if block.only_on and name not in named}
-        auto = (
-            ""
-            if all(block.device != "auto" for block in asked.values())
-            else _kind_here(on_slurm, partition, variables)
-        )
+        auto = ""
+        if any(block.device == "auto" for block in asked.values()):
+            auto = _kind_here(on_slurm, partition, variables)
         kinds = {name: auto if block.device == "auto" else block.device for name, block in asked.items()}
         given = {name: str(block.only_on) for name, block in asked.items() if block.only_on != kinds[name]}
         handover.add(variables, skipped=given)

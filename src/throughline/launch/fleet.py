@@ -4,7 +4,6 @@ The nodes are those of a Slurm partition, hosts behind ssh, or this machine. The
 (`acceptance.LOCAL`) and nowhere else. Simulated nodes have no names: they leave this file as it is.
 """
 
-import os
 import platform
 import re
 import secrets
@@ -25,9 +24,6 @@ from throughline.observe import environment
 from throughline.spec import canonical, read
 from throughline.study.accept_section import Accept
 from throughline.study.acceptance import FOLDER, LOCAL, Fleet
-
-FRAMEWORK = "torch"
-"""The framework that says which GPUs a node has."""
 
 
 @dataclass(frozen=True)
@@ -209,10 +205,10 @@ def _simulated(accept: Accept) -> FleetNodes:
 
 
 def _this_machine(accept: Accept) -> NodeDevices:
-    python, cores = seen_devices.python_of(FRAMEWORK) or sys.executable, environment.cpu_cores()
+    cores = environment.cpu_cores()
     if accept.device == "cpu":
         return NodeDevices(platform.node(), cores=cores)
-    gpus = seen_devices.seen(FRAMEWORK, python, accept.device, os.environ)
+    gpus = seen_devices.here(accept.device)
     if not gpus.count and accept.device != "auto":
         raise UserError(f"accept.device is {accept.device}, and there is none here", next_step="set accept.device: cpu")
     return NodeDevices(platform.node(), gpus.kind or "cpu", gpus.count, cores)
@@ -256,7 +252,7 @@ def _behind_ssh(accept: Accept) -> list[NodeDevices]:
     """Ask the hosts of the list what they have."""
     assert isinstance(accept.hosts, list)
     question = Question(
-        framework=FRAMEWORK,
+        framework=seen_devices.TORCH,
         model="matmul",
         device=accept.device,
         seen=str(processes.START),
@@ -266,7 +262,7 @@ def _behind_ssh(accept: Accept) -> list[NodeDevices]:
         strict=False,
         rank_bytes=0,
     )
-    python = seen_devices.python_of(FRAMEWORK) or sys.executable
+    python = seen_devices.python_of(seen_devices.TORCH) or sys.executable
     command = processes.module(python, "throughline.launch.machine", messages.text(question))
     variables = {files.NODES: " ".join(name.rpartition("@")[2] for name in accept.hosts)}
     replies = nodes.ask_hosts(accept.hosts, command, variables)

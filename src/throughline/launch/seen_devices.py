@@ -8,6 +8,7 @@ framework that sees nothing is asked again at the next start. Standard library o
 import contextlib
 import hashlib
 import json
+import os
 import platform
 import sys
 from collections.abc import Mapping
@@ -21,6 +22,8 @@ from throughline.launch import machine
 from throughline.messages import Gpus
 from throughline.spec import read
 
+TORCH = "torch"
+"""The framework that says which GPUs there are before a run has chosen another one."""
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 DECIDING = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "PYTHONPATH")
 
@@ -36,6 +39,11 @@ def python_of(framework: str, workflows: str | None = None) -> str | None:
     if marker is None:
         return workflows or sys.executable
     return recipe.python_of(recipe.name_of(marker)) if marker.is_file() else None
+
+
+def here(device: str) -> Gpus:
+    """Return the accelerators of this machine that PyTorch sees. device: as `runs.device`."""
+    return seen(TORCH, python_of(TORCH) or sys.executable, device, os.environ)
 
 
 def seen(framework: str, python: str, device: str, variables: Mapping[str, str]) -> Gpus:
