@@ -11,7 +11,7 @@ from statistics import median
 from throughline.launch.quick_check import limit_s
 from throughline.numbers import counted
 from throughline.records import stored_run
-from throughline.study.acceptance import QUICK, Fleet, Measurement, Plan
+from throughline.study.acceptance import QUICK, Fleet, Measurement, Place, Plan
 
 START_S = 8.0
 """Assumed seconds from a run's start to its first step (start processes, load a model), if none was measured yet."""
@@ -73,10 +73,10 @@ def planned(
     busy_s: dict[str, dict[int, float]] = {}
     for file, seconds in each_s.items():
         place, repeat = to_make[file][0].place, to_make[file][0].spec.repeat
-        names[file] = (
-            f"node {place.nodes[0]}, repeat {repeat}" if place.kind == "device" else f"{place}, repeat {repeat}"
-        )
-        nodes = busy_s.setdefault("node" if place.kind == "device" else place.kind, {})
+        if place.kind == "device":  # the node job measures the whole node too
+            place = Place("node", place.nodes)
+        names[file] = f"{place}, repeat {repeat}"
+        nodes = busy_s.setdefault(place.kind, {})
         for node in place.nodes:
             nodes[node] = nodes.get(node, 0.0) + seconds
     side_by_side = on_slurm or fleet.hosts == "ssh"

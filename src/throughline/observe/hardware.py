@@ -171,12 +171,7 @@ def facts_of(handle: Any, root: Path = Path("/")) -> tuple[dict[str, Any], dict[
 
 def _links(handle: Any) -> dict[str, Question]:
     """Return the questions about the links and the limits of the temperature."""
-
-    def limit(kind: str) -> Question:
-        return lambda: nvml.nvmlDeviceGetTemperatureThreshold(
-            handle, getattr(nvml, f"NVML_TEMPERATURE_THRESHOLD_{kind}")
-        )
-
+    limit = nvml.nvmlDeviceGetTemperatureThreshold
     return {
         "pcie_generation": lambda: nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle),
         "pcie_generation_most": lambda: nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle),
@@ -184,8 +179,8 @@ def _links(handle: Any) -> dict[str, Question]:
         "pcie_width_most": lambda: nvml.nvmlDeviceGetMaxPcieLinkWidth(handle),
         "pcie_replays": lambda: nvml.nvmlDeviceGetPcieReplayCounter(handle),
         "nvlinks": lambda: _nvlinks(handle),
-        "temperature_slowdown_c": limit("SLOWDOWN"),
-        "temperature_most_c": limit("GPU_MAX"),
+        "temperature_slowdown_c": lambda: limit(handle, nvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN),
+        "temperature_most_c": lambda: limit(handle, nvml.NVML_TEMPERATURE_THRESHOLD_GPU_MAX),
     }
 
 

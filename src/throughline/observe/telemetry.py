@@ -48,52 +48,44 @@ class Busiest:
         self.before: Mapping[str, float] = {}
         self.total = 0.0
 
-    def add(self, counters: Mapping[str, float]) -> float:
-        """Take the present values, and return the counter. A value that is new or has fallen adds nothing."""
+    def add(self, counters: Mapping[str, float]) -> float | None:
+        """Take the present values, and return the counter; None without any. A new or fallen value adds nothing."""
+        if not counters:
+            return None
         gains = (value - self.before[name] for name, value in counters.items() if name in self.before)
         self.total += max([0.0, *gains])
         self.before = counters
         return self.total
 
 
-class Disks:
-    """The seconds in which the busiest disk worked on at least one request (/proc/diskstats)."""
-
-    def __init__(self) -> None:
-        self.busiest = Busiest()
-
-    def read(self) -> float | None:
-        every = psutil.disk_io_counters(perdisk=True, nowrap=False)
-        busy = {name: disk.busy_time / 1000 for name, disk in every.items() if hasattr(disk, "busy_time")}
-        return self.busiest.add(busy) if busy else None
+def disk_seconds() -> dict[str, float]:
+    """Return the seconds in which each disk worked on at least one request (/proc/diskstats)."""
+    every = psutil.disk_io_counters(perdisk=True, nowrap=False)
+    return {name: disk.busy_time / 1000 for name, disk in every.items() if hasattr(disk, "busy_time")}
 
 
 class Links:
-    """The seconds in which the busiest link would have carried its bytes at full speed, each direction by itself.
-
-    Loopback is no link. An interface counts if the system states its speed, which a virtual one may make up.
-    """
+    """The network links of a node: its interfaces whose speed the system states, without loopback, and InfiniBand's."""
 
     def __init__(self, ports: Iterable[Path] = ()) -> None:
         """ports: the folders of the counters of InfiniBand's ports."""
         speeds = {name: state.speed * MEGABIT for name, state in psutil.net_if_stats().items() if name != "lo"}
         self.speeds = {name: float(speed) for name, speed in speeds.items() if 0 < speed < 2**31 * MEGABIT}
         self.ports = {port: rate for port in ports if (rate := _rate(port.parent / "rate"))}
-        self.busiest = Busiest()
 
-    def read(self, interfaces: Mapping[str, Any]) -> float | None:
-        """interfaces: what psutil counts of each interface."""
-        known = {name: card for name, card in interfaces.items() if name in self.speeds}
-        if not known and not self.ports:
-            return None
+    def seconds(self, interfaces: Mapping[str, Any]) -> dict[str, float]:
+        """Return the seconds in which each link would have carried its bytes at full speed, each direction by itself.
+
+        interfaces: what psutil counts of each interface.
+        """
         seconds: dict[str, float] = {}
-        for name, card in known.items():
+        for name, card in ((name, card) for name, card in interfaces.items() if name in self.speeds):
             seconds[f"{name} in"] = card.bytes_recv / self.speeds[name]
             seconds[f"{name} out"] = card.bytes_sent / self.speeds[name]
         for port, rate in self.ports.items():
             for counter in ("port_rcv_data", "port_xmit_data"):
                 seconds[f"{port} {counter}"] = 4 * int((port / counter).read_text()) / rate  # it counts four bytes
-        return self.busiest.add(seconds)
+        return seconds
 
 
 def _rate(file: Path) -> float | None:
@@ -113,7 +105,7 @@ class Machine:
         self.ports = sorted(Path("/sys/class/infiniband").glob("*/ports/*/counters"))
         if not self.ports:
             self.reasons |= dict.fromkeys(INFINIBAND, "no InfiniBand device")
-        self.disks, self.links = Disks(), Links(self.ports)
+        self.disk, self.link, self.links = Busiest(), Busiest(), Links(self.ports)
 
     def read(self) -> dict[str, float | None]:
         cpu, memory = psutil.cpu_times(), psutil.virtual_memory()
@@ -129,14 +121,15 @@ class Machine:
         if not interfaces:
             names = ("network_received_bytes", "network_sent_bytes")
             self.reasons |= dict.fromkeys(names, "no interface but loopback")
+        link_seconds = partial(self.links.seconds, interfaces)
         return {
             "busy_s": cpu.user + cpu.nice + cpu.system + cpu.irq + cpu.softirq,
             "steal_s": cpu.steal,
             "memory_used_bytes": memory.total - memory.available,
             "memory_used_share": (memory.total - memory.available) / memory.total,
-            "disk_busy_s": self._busiest("disk_busy_s", self.disks.read, "the system does not count it"),
-            "network_busy_s": self._busiest(
-                "network_busy_s", partial(self.links.read, interfaces), "no network interface states its speed"
+            "disk_busy_s": self._busy("disk_busy_s", self.disk, disk_seconds, "the system does not count it"),
+            "network_busy_s": self._busy(
+                "network_busy_s", self.link, link_seconds, "no network interface states its speed"
             ),
             "disk_read_bytes": disk.read_bytes if disk else None,
             "disk_written_bytes": disk.write_bytes if disk else None,
@@ -146,10 +139,10 @@ class Machine:
             **{name: self._infiniband(name) for name in INFINIBAND},
         }
 
-    def _busiest(self, name: str, read: Callable[[], float | None], reason: str) -> float | None:
+    def _busy(self, name: str, busiest: Busiest, read: Callable[[], Mapping[str, float]], reason: str) -> float | None:
         """Return a counter of busy seconds; None, with a reason, if the system does not have it."""
         try:
-            seconds = read()
+            seconds = busiest.add(read())
         except (OSError, RuntimeError, ValueError) as error:
             seconds, reason = None, type(error).__name__
         if seconds is None:

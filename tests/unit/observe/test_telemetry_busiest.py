@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from throughline.observe import telemetry
-from throughline.observe.telemetry import Busiest, Disks, Links
+from throughline.observe.telemetry import Busiest, Links, disk_seconds
 
 
 def test_the_busiest_of_each_moment_counts() -> None:
@@ -22,12 +22,12 @@ def test_the_busiest_of_each_moment_counts() -> None:
 def test_a_disk_counts_by_its_busy_milliseconds(monkeypatch: pytest.MonkeyPatch) -> None:
     now = {"sda": SimpleNamespace(busy_time=1000), "sdb": SimpleNamespace(busy_time=0)}
     monkeypatch.setattr(psutil, "disk_io_counters", lambda **_: now)
-    disks = Disks()
-    disks.read()
+    busiest = Busiest()
+    busiest.add(disk_seconds())
     now["sdb"] = SimpleNamespace(busy_time=700)
-    assert disks.read() == pytest.approx(0.7)
+    assert busiest.add(disk_seconds()) == pytest.approx(0.7)
     now.clear()
-    assert disks.read() is None
+    assert busiest.add(disk_seconds()) is None
 
 
 def test_a_link_counts_by_its_full_speed_in_its_busier_direction(
@@ -45,12 +45,12 @@ def test_a_link_counts_by_its_full_speed_in_its_busier_direction(
         given = {"eth0": eth0, "eth1": eth1, "unknown": eth0}
         return {name: SimpleNamespace(bytes_recv=0, bytes_sent=sent) for name, sent in given.items()}
 
-    links = Links([port])
-    assert links.read(counted(0, 0, 0)) == 0.0
-    assert links.read(counted(62_500_000, 125_000_000, 0)) == pytest.approx(0.5)  # eth0 is slower and busier
-    assert links.read(counted(62_500_000, 125_000_000, 10**10)) == pytest.approx(0.5 + 0.8)
+    links, busiest = Links([port]), Busiest()
+    assert busiest.add(links.seconds(counted(0, 0, 0))) == 0.0
+    assert busiest.add(links.seconds(counted(62_500_000, 125_000_000, 0))) == pytest.approx(0.5)  # eth0 is slower
+    assert busiest.add(links.seconds(counted(62_500_000, 125_000_000, 10**10))) == pytest.approx(0.5 + 0.8)
     states.clear()
-    assert Links().read({"eth0": SimpleNamespace(bytes_recv=1, bytes_sent=1)}) is None
+    assert not Links().seconds({"eth0": SimpleNamespace(bytes_recv=1, bytes_sent=1)})
 
 
 def test_this_machine_has_the_counters_or_says_why() -> None:
