@@ -20,7 +20,7 @@ from throughline.launch.request import RunRequest
 from throughline.spec import RunSpec
 
 ROOT = Path(__file__).parents[1]
-SCRIPT = str(ROOT / "workflow/scripts/run_training.py")
+RUN_TRAINING = [sys.executable, str(ROOT / "src/start.py"), str(ROOT / "workflow/scripts/run_training.py")]
 NAMES = [*frameworks.NAMES, "fake"]
 LIBRARIES = "    libraries = {"
 FORM = """    libraries = {

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import csv
 import json
-import runpy
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 
 import pandas as pd
 
-from throughline import frameworks
+from throughline import command, frameworks
 from throughline.observe import environment, work
 from throughline.records import SCHEMA, EquivalenceVerdict, Summary
 from throughline.report.analysis import cells, summary
@@ -285,7 +284,7 @@ def run_script(name: str, *arguments: object) -> None:
     """Run a command of workflow/scripts in this process, which has loaded the drawing library already."""
     before, sys.argv = sys.argv, [name, *map(str, arguments)]
     try:
-        runpy.run_path(str(Path(__file__).parents[1] / f"workflow/scripts/{name}.py"), run_name="__main__")
+        command.run(command.loaded(str(Path(__file__).parents[1] / f"workflow/scripts/{name}.py")))
     except SystemExit as ended:
         assert ended.code == 0
     finally:

@@ -20,7 +20,7 @@ import pytest
 
 import training_fixtures
 from clones import job_counts
-from framework_lab import SCRIPT, arguments
+from framework_lab import RUN_TRAINING, arguments
 from process_helpers import alive, needs, until
 from throughline import processes, records
 from throughline.records import RunRecord
@@ -68,7 +68,7 @@ class Measured:
         (folder / "temporary").mkdir()
         self.temporary = folder / "temporary"
         call = {"THROUGHLINE_CALL": json.dumps({"programs": {"own": given}}), "TMPDIR": str(self.temporary)}
-        command, errors = [sys.executable, SCRIPT, *arguments(self.spec, folder)], (folder / "errors").open("wb")
+        command, errors = [*RUN_TRAINING, *arguments(self.spec, folder)], (folder / "errors").open("wb")
         process = subprocess.Popen(command, cwd=folder, env=os.environ | call, stderr=errors, preexec_fn=before)
         self.peak_memory_bytes, started = 0, psutil.Process(process.pid)
         while process.poll() is None:  # ru_maxrss would have the memory of this test's own process before exec

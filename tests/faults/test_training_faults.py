@@ -20,7 +20,7 @@ import h5py
 import pytest
 
 import training_fixtures
-from framework_lab import SCRIPT, arguments, python
+from framework_lab import RUN_TRAINING, arguments, python
 from process_helpers import alive, compiled, until, variable, workers_below
 from throughline import files, memory, processes, records
 from throughline.files import UserError
@@ -65,7 +65,7 @@ class Launched:
     ) -> None:
         self.spec = training_fixtures.spec(**changes)
         self.record, self.log = folder / self.spec.record, folder / self.spec.log
-        command = [sys.executable, SCRIPT, *arguments(self.spec, folder, manifest.relative_to(folder)), *options]
+        command = [*RUN_TRAINING, *arguments(self.spec, folder, manifest.relative_to(folder)), *options]
         environment = os.environ | (variables or {})
         self.process = subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
 
@@ -197,7 +197,7 @@ def test_workers_die_with_their_launcher(launched: Callable[..., Launched], numb
 def test_the_launcher_dies_with_its_parent(tmp_path: Path, manifest: Path, behind_a_shell: bool) -> None:
     """This also holds if a shell stands between Snakemake and the launcher. The shell does not notice that its parent
     has ended."""
-    command = [sys.executable, SCRIPT, *arguments(training_fixtures.spec(steps=LONG), tmp_path, manifest)]
+    command = [*RUN_TRAINING, *arguments(training_fixtures.spec(steps=LONG), tmp_path, manifest)]
     started = f"subprocess.Popen({command!r})"
     if behind_a_shell:
         script = shlex.join(command) + " & echo $!; wait $!; true"

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import training_fixtures
-from framework_lab import ROOT, SCRIPT, arguments, python
+from framework_lab import ROOT, RUN_TRAINING, arguments, python
 from throughline import files, handover, records
 from throughline.study import runs
 from throughline.study.config import Config, load
@@ -39,7 +39,7 @@ def tokens(folder: Path) -> Path:
 def measured(folder: Path, config: Config, manifest: Path) -> records.RunRecord:
     """Start the configuration's first run as the workflow does; return its record."""
     spec = runs.expand(config)[0]
-    command = [sys.executable, SCRIPT, *arguments(spec, folder, manifest), "--python", python(spec.framework)]
+    command = [*RUN_TRAINING, *arguments(spec, folder, manifest), "--python", python(spec.framework)]
     environment = os.environ | {handover.VARIABLE: handover.packed(models=config.model_files())}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     log = folder / spec.log

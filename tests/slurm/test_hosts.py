@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import training_fixtures
-from framework_lab import SCRIPT, arguments
+from framework_lab import RUN_TRAINING, arguments
 from process_helpers import mounted, needs, psutil_that
 from slurm.conftest import Cluster, until
 from throughline import processes, records
@@ -86,7 +86,7 @@ class Run:
     def __init__(self, folder: Path, *before: str, **changes: Any) -> None:
         manifest, spec = training_fixtures.corpus(folder / "data"), training_fixtures.spec(topology="2n1g", **changes)
         self.folder, self.record = folder, folder / spec.record
-        self.command = [*before, sys.executable, SCRIPT, *arguments(spec, folder, manifest)]
+        self.command = [*before, *RUN_TRAINING, *arguments(spec, folder, manifest)]
 
     def ends(self, status: int, *options: str, **variables: str) -> str:
         """Make the call, which must end with `status`; return its stderr."""

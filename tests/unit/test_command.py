@@ -31,8 +31,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from throughline.command import run
-
 
 def main(
     curves: list[Path],
@@ -53,10 +51,6 @@ def main(
 ) -> int:
     print(json.dumps({name: value for name, value in locals().items()}, default=str))
     return 3
-
-
-if __name__ == "__main__":
-    run(main)
 '''
 NEEDED = ["a.json", "b.json", "--split", "test", "--number", "7", "--cased", "False", "--tokenizer"]
 NEEDED += ["--parameters", '{"seed": 1}', "--output", "c"]

@@ -75,10 +75,11 @@ def test_any_python_finds_the_library_of_this_clone(tmp_path: Path) -> None:
     command = module(sys.executable, "throughline.rank.worker")
     done = subprocess.run([command[0], "-S", *command[1:]], env={}, cwd=tmp_path, capture_output=True, text=True)
     assert "IndexError" in done.stderr and str(ROOT / "src/throughline/rank/worker.py") in done.stderr
-    (tmp_path / "says.py").write_text("import sys, throughline; print(__name__, sys.argv, throughline.__file__)")
+    main = "def main(*words: str) -> None: print(*words, throughline.__file__, file=sys.__stdout__)"
+    (tmp_path / "says.py").write_text(f"import sys, throughline\n{main}\n")
     words = [sys.executable, "-S", str(START), "says.py", "--a", "b"]
     printed = subprocess.run(words, env={}, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
-    assert printed == f"__main__ ['says.py', '--a', 'b'] {ROOT / 'src/throughline/__init__.py'}\n"
+    assert printed == f"--a b {ROOT / 'src/throughline/__init__.py'}\n"
 
 
 def test_what_snakedeploy_copies_is_the_default_configuration() -> None:

@@ -51,7 +51,7 @@ def command(framework: str, topology: str, manifest: Path, output: Path, setting
         options={"dropout": 0.1},
     )  # fmt: skip
     return [
-        *(sys.executable, "workflow/scripts/convergence.py", "--spec", spec.canonical),
+        *(sys.executable, "src/start.py", "workflow/scripts/convergence.py", "--spec", spec.canonical),
         *("--settings", canonical(settings.model_dump(exclude={"against", "tolerance", "begin_from"}))),
         *("--manifest", str(manifest), "--python", python(framework)),
         *("--output", str(output), "--log", str(output.with_suffix(".log"))),
@@ -154,7 +154,7 @@ def test_a_killed_run_resumes_and_ends_at_the_same_losses(tmp_path: Path, manife
 
     place = tmp_path / "convergence.json"
     (tmp_path / "stated.csv").write_text(f"step,loss\n30,{end_loss}\n")
-    script = ["workflow/scripts/convergence_verdict.py", str(cut), "--against", str(tmp_path / "stated.csv")]
+    script = ["src/start.py", "workflow/scripts/convergence_verdict.py", str(cut), "--against", str(tmp_path / "stated.csv")]
     ends([sys.executable, *script, "--tolerance=0.01", "--output", str(place)])
     assert checks.read(place).verdict.verdict == "pass"
     assert place.with_suffix(".svg").stat().st_size > 5000

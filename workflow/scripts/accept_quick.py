@@ -11,8 +11,6 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from throughline.command import run
-
 
 def main(
     acceptance: str,
@@ -42,7 +40,3 @@ def main(
     for node, why in bad.items():
         print(f"node {node} has not passed: {why}")
     files.write_json(output, {"schema": records.SCHEMA, "not_passed": {str(node): why for node, why in bad.items()}})
-
-
-if __name__ == "__main__":
-    run(main)

@@ -12,8 +12,6 @@ away: why nodes cannot be measured now, by their numbers, as JSON
 
 from pathlib import Path
 
-from throughline.command import run
-
 
 def main(
     acceptance: str,
@@ -41,7 +39,3 @@ def main(
     names = {} if asked.fleet.hosts == "simulated" else fleet.node_names()
     bad = [names[node].rpartition("@")[2] for node in verdict.not_passed(judged) if node in names]
     write_text(exclude, "".join(f"{name}\n" for name in [",".join(bad)] if name), mode=0o600)
-
-
-if __name__ == "__main__":
-    run(main)

@@ -9,8 +9,6 @@ hang_after_s: seconds without progress after which a run is ended
 from collections.abc import Sequence
 from pathlib import Path
 
-from throughline.command import run
-
 
 def main(visit: str, output: Path, environment: Sequence[str] = (), hang_after_s: float | None = None) -> None:
     from throughline import files
@@ -22,7 +20,3 @@ def main(visit: str, output: Path, environment: Sequence[str] = (), hang_after_s
         measured = acceptance.read_visit(visit)
         made = node_job.measure_all(measured, output, recipe.pythons_of(environment), hang_after_s)
         files.write_json(output, made)
-
-
-if __name__ == "__main__":
-    run(main)

@@ -14,8 +14,6 @@ acceptance: results/acceptance.json, if there is one
 from collections.abc import Sequence
 from pathlib import Path
 
-from throughline.command import run
-
 
 def main(
     output: Path,
@@ -36,7 +34,3 @@ def main(
     compare.compare(summaries, against, output, acceptance, read_terms(terms).prices)
     compared.write(output, table, machines, places)
     write_comparison(output, page)
-
-
-if __name__ == "__main__":
-    run(main)

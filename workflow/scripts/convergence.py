@@ -15,8 +15,6 @@ environment: the workers' environment, by its name
 import sys
 from pathlib import Path
 
-from throughline.command import run
-
 
 def main(
     spec: str,
@@ -38,7 +36,3 @@ def main(
     workers = recipe.python_of(environment) if environment else python
     hosts = nodes.configured(asked.benchmark)
     convergence_check.run(asked, how, manifest, output, log, workers, hosts, begin)
-
-
-if __name__ == "__main__":
-    run(main)

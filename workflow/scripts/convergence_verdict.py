@@ -10,7 +10,6 @@ against: CSV file with the stated curve
 
 from pathlib import Path
 
-from throughline.command import run
 from throughline.files import write_json
 
 
@@ -23,7 +22,3 @@ def main(curve: Path, /, tolerance: float, output: Path, against: Path | None = 
     verdict = convergence_check.judge(found, against, tolerance)
     checks.write_convergence(verdict, found, output)
     write_json(output, verdict.model_dump(by_alias=True, mode="json"))
-
-
-if __name__ == "__main__":
-    run(main)

@@ -8,8 +8,6 @@ output: the page
 from collections.abc import Sequence
 from pathlib import Path
 
-from throughline.command import run
-
 
 def main(
     kept: Path = Path("docs/demo"), keep: Sequence[Path] = (), output: Path = Path("docs/demo-report.html")
@@ -19,7 +17,3 @@ def main(
     if keep:
         demo.keep(keep, kept)
     demo.write(kept, output)
-
-
-if __name__ == "__main__":
-    run(main)

@@ -11,8 +11,6 @@ environment: the workers' environment, as FRAMEWORK=NAME; may be repeated
 from collections.abc import Sequence
 from pathlib import Path
 
-from throughline.command import run
-
 
 def main(specs: str, output: Path, manifest: Path | None = None, environment: Sequence[str] = ()) -> None:
     from throughline import records
@@ -22,7 +20,3 @@ def main(specs: str, output: Path, manifest: Path | None = None, environment: Se
 
     result = equivalence.prove(read_specs(specs), manifest, recipe.pythons_of(environment), output.with_suffix(""))
     records.write(records.Equivalence, result, output)
-
-
-if __name__ == "__main__":
-    run(main)

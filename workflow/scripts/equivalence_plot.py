@@ -5,15 +5,9 @@ output: equivalence.svg; the .png goes beside it
 
 from pathlib import Path
 
-from throughline.command import run
-
 
 def main(equivalence: Path, /, output: Path) -> None:
     from throughline.records import read_equivalence
     from throughline.report.topics import checks
 
     checks.write_equivalence(read_equivalence(equivalence), output)
-
-
-if __name__ == "__main__":
-    run(main)

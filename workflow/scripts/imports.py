@@ -10,8 +10,6 @@ drawn: folder for tables and plots
 
 from pathlib import Path
 
-from throughline.command import run
-
 
 def main(name: str, logs: Path, output: Path, drawn: Path) -> None:
     from throughline.comparables.imported import imported
@@ -23,7 +21,3 @@ def main(name: str, logs: Path, output: Path, drawn: Path) -> None:
     read = Imported.model_validate(content)
     imports.write(read, drawn)
     print(read.outcome)
-
-
-if __name__ == "__main__":
-    run(main)

@@ -12,8 +12,6 @@ environment: the workers' environment, as FRAMEWORK=NAME; may be repeated
 from collections.abc import Sequence
 from pathlib import Path
 
-from throughline.command import run
-
 
 def main(
     specs: str, output: Path, quantity: str = "batch", manifest: Path | None = None, environment: Sequence[str] = ()
@@ -29,7 +27,3 @@ def main(
     with lock.record(output):
         result = max_batch.find(tried, manifest, pythons, output.with_suffix(""), hosts, quantity)
         records.write(records.MaxBatch, result, output)
-
-
-if __name__ == "__main__":
-    run(main)

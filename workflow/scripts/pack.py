@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from throughline.command import run
-
 
 def main(
     output: Path,
@@ -26,7 +24,3 @@ def main(
     from throughline.archive import pack
 
     pack.write(output, report, manifests, made, imports, acceptance)
-
-
-if __name__ == "__main__":
-    run(main)

@@ -9,8 +9,6 @@ predictions: predictions.json of the benchmark, if there is one
 from collections.abc import Sequence
 from pathlib import Path
 
-from throughline.command import run
-
 
 def main(
     summaries: list[Path], /, output_dir: Path, extras: Sequence[Path] = (), predictions: Sequence[Path] = ()
@@ -25,7 +23,3 @@ def main(
     own = [group for group in groups if group.benchmark == read[0].benchmark]
     predicted = next(map(read_predictions, predictions), None)
     write_plots(Scope(own, groups, predictions=predicted), output_dir)
-
-
-if __name__ == "__main__":
-    run(main)

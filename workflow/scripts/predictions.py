@@ -9,8 +9,6 @@ extras: summaries of no_gradient_sync and synthetic
 from collections.abc import Sequence
 from pathlib import Path
 
-from throughline.command import run
-
 
 def main(summaries: list[Path], /, output: Path, asked: str, extras: Sequence[Path] = ()) -> None:
     from throughline.files import write_json
@@ -20,7 +18,3 @@ def main(summaries: list[Path], /, output: Path, asked: str, extras: Sequence[Pa
     made = predictions.derive(own, derived, predictions.read_asked(asked))
     write_json(output, made.model_dump(by_alias=True))
     print("\n".join(predictions.lines(made)))
-
-
-if __name__ == "__main__":
-    run(main)

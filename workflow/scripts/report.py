@@ -14,8 +14,6 @@ import gc
 from collections.abc import Sequence
 from pathlib import Path
 
-from throughline.command import run
-
 
 def main(
     output: Path,
@@ -34,7 +32,3 @@ def main(
 
     found = page.collect(results, summaries, imports, archives, predictions)
     write_text(output, page.render(found, manifests, cells.read_asked(expected), output))
-
-
-if __name__ == "__main__":
-    run(main)

@@ -16,7 +16,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from throughline.command import run
 from throughline.files import UserError
 from throughline.processes import START
 
@@ -62,7 +61,3 @@ def _relative(word: str) -> str:
     """Return `word`. If it is an absolute path below the working directory, make it relative to that directory."""
     path = Path(word)
     return str(path.relative_to(Path.cwd())) if path.is_absolute() and path.is_relative_to(Path.cwd()) else word
-
-
-if __name__ == "__main__":
-    run(main)

@@ -14,8 +14,6 @@ terms: goals, prices and total_samples, as JSON
 
 from pathlib import Path
 
-from throughline.command import run
-
 
 def main(
     records: list[Path],
@@ -33,7 +31,3 @@ def main(
 
     fits = read_spec(spec) if spec else None
     summary.write(records, output, asked, remarks, strict, equivalence, summary.read_terms(terms), fits)
-
-
-if __name__ == "__main__":
-    run(main)

@@ -9,8 +9,6 @@ predictions: predictions.json of the benchmark, if there is one
 from collections.abc import Sequence
 from pathlib import Path
 
-from throughline.command import run
-
 
 def main(
     summaries: list[Path], /, output_dir: Path, extras: Sequence[Path] = (), predictions: Sequence[Path] = ()
@@ -27,7 +25,3 @@ def main(
     predicted = next(map(read_predictions, predictions), None)
     write_tables(Scope(own, groups, predictions=predicted), output_dir)
     exports.write([group.summary for group in own if group.summary], output_dir)
-
-
-if __name__ == "__main__":
-    run(main)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from report_fixture import jitter, write_series
+from throughline.command import loaded, run
+from throughline.processes import START
 
 ROOT = Path(__file__).parents[3]
 
@@ -19,7 +19,7 @@ def call(monkeypatch: pytest.MonkeyPatch, script: str, *arguments: object) -> ob
     """Run a command in this process, which has loaded the drawing library already; return its status."""
     monkeypatch.setattr(sys, "argv", [script, *map(str, arguments)])
     with pytest.raises(SystemExit) as left:
-        runpy.run_path(str(ROOT / "workflow/scripts" / script), run_name="__main__")
+        run(loaded(str(ROOT / "workflow/scripts" / script)))
     return left.value.code
 
 
@@ -45,11 +45,10 @@ def test_records_to_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_errors_are_sentences(tmp_path: Path) -> None:
     program, output = ROOT / "workflow/scripts/summarize.py", tmp_path / "bert/bz32_fp32.json"
     done = subprocess.run(
-        [sys.executable, program, tmp_path / "none.json", "--asked", "5", "--output", output],
+        [sys.executable, START, program, tmp_path / "none.json", "--asked", "5", "--output", output],
         capture_output=True,
         text=True,
         timeout=600,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
     )
     assert done.returncode == 1
     assert "none.json does not exist" in done.stderr
