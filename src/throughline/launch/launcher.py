@@ -14,7 +14,7 @@ from typing import Any
 
 from throughline import files, frameworks, handover, records, temporary, workloads
 from throughline.files import UserError, now
-from throughline.launch import checkpoint_costs, lock, nodes, outcome, program_outcome, start_up
+from throughline.launch import costs, lock, nodes, outcome, program_outcome
 from throughline.launch.request import Log, RunRequest, lacks_environment
 from throughline.launch.supervision import Agents, Interrupted, Progress, interruptible, supervise
 from throughline.launch.survey import IN_WORDS, THREADS, Survey, final_warnings, host_names, survey_nodes
@@ -101,7 +101,7 @@ def run(request: RunRequest) -> dict[str, Any]:
         return record
 
 
-def _restarted(request: RunRequest, turn: Turn, ended: FinishedRun) -> checkpoint_costs.Restart | None:
+def _restarted(request: RunRequest, turn: Turn, ended: FinishedRun) -> costs.Restart | None:
     """Start new ranks after the killed ones, which make a step from the last checkpoint; None if no rank was killed.
 
     If that fails, the run counts, and the log and a warning say why there is no restart.
@@ -318,7 +318,7 @@ def _environment(
     return {**facts, "reasons": environment.reasons(facts, survey.device.kind, cards)}
 
 
-def _record(request: RunRequest, ended: FinishedRun, restarted: checkpoint_costs.Restart | None) -> dict[str, Any]:
+def _record(request: RunRequest, ended: FinishedRun, restarted: costs.Restart | None) -> dict[str, Any]:
     """Return the validated record of a measured run."""
     plan, reports = ended.plan, ended.reports
     settles = plan.kind != "cpu" and not request.part_of
@@ -346,9 +346,9 @@ def _record(request: RunRequest, ended: FinishedRun, restarted: checkpoint_costs
     record["warnings"] = ended.survey.warnings + record["warnings"]
     if request.spec.program:
         record["program"] = program_outcome.part(reports)
-    if started := start_up.seconds(reports, ended.began):
+    if started := costs.start_up(reports, ended.began):
         record["start_up"] = started
-    if checkpoints := checkpoint_costs.costs(reports, restarted):
+    if checkpoints := costs.checkpoints(reports, restarted):
         record["checkpoints"] = checkpoints
     record |= telemetry_record.parts(request.spec, plan, reports, ended.observations, record)
     records.RunRecord.model_validate(record)

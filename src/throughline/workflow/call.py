@@ -123,8 +123,8 @@ def read(
     specs = runs.expand(config)
     records.leave_newer({spec.summary for spec in specs})
     failures = enough.given_up(config, specs)
-    for line in enough.said(failures):
-        say(line)
+    for record, why in failures.items():
+        say(f"runs.enough: {record} failed and is left out ({why}); to try it again: snakemake {record}")
     read = config.folders("corpus")
     needed = config.corpus.needed(read)
     finished = finished_shards(config.corpus, needed)

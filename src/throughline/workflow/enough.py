@@ -1,6 +1,6 @@
 """Failed repeats that a summary does not wait for, because runs.enough others exist."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 from throughline.console.console import NO_RECORD, failure_cause, log_lines
@@ -29,12 +29,6 @@ def given_up(config: Config, specs: Iterable[RunSpec], root: Path = Path()) -> d
             if sum(run is not None and run.spec.canonical in wanted for run in there) >= enough:
                 found |= {record: why for record, why in absent.items() if why}
     return found
-
-
-def said(failures: Mapping[str, str]) -> Iterable[str]:
-    """Yield a line for each of these repeats."""
-    for record, why in failures.items():
-        yield f"runs.enough: {record} failed and is left out ({why}); to try it again: snakemake {record}"
 
 
 def _failure(record: Path) -> str | None:

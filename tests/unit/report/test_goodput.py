@@ -11,7 +11,7 @@ import pytest
 
 import training_fixtures
 from report_fixture import frame, scoped, summarized
-from throughline.launch import checkpoint_costs
+from throughline.launch import costs
 from throughline.messages import Checkpointed, RankReport, Restarted
 from throughline.records import MeasuredPoint, PredictedCell, PredictedSeries, Predictions, Summary
 from throughline.report.analysis.summary import Terms
@@ -133,13 +133,13 @@ def reports(restarted: bool = False, **costs: Any) -> dict[int, RankReport]:
 
 
 def test_a_restart_ends_with_its_last_rank_and_counts_only_if_all_loaded_what_was_saved() -> None:
-    assert checkpoint_costs.costs({0: training_fixtures.report()}, None) is None
-    found = checkpoint_costs.costs(reports(), (100.0, reports(restarted=True))) or {}
+    assert costs.checkpoints({0: training_fixtures.report()}, None) is None
+    found = costs.checkpoints(reports(), (100.0, reports(restarted=True))) or {}
     assert (found["restart_s"], found["restart_equal"], found["equal"]) == (31.0, True, True)
     again = reports(restarted=True)
     again[1] = replace(again[1], restarted=Restarted(131.0, "rank 0"))
-    assert (checkpoint_costs.costs(reports(), (100.0, again)) or {})["restart_equal"] is False
-    alone = checkpoint_costs.costs(reports(reason="no room"), None) or {}
+    assert (costs.checkpoints(reports(), (100.0, again)) or {})["restart_equal"] is False
+    alone = costs.checkpoints(reports(reason="no room"), None) or {}
     assert (alone["reason"], alone["restart_s"]) == ("no room", None)
     assert all(report.is_killed for report in reports().values())
     assert not any(report.is_killed for report in (*reports(reason="x").values(), *again.values()))

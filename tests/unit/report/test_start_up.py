@@ -10,7 +10,7 @@ import pytest
 
 import training_fixtures
 from report_fixture import frame, record, scoped, spec, summarized, write_record
-from throughline.launch import start_up
+from throughline.launch import costs
 from throughline.messages import ProgramRun, StartUp
 from throughline.rank.run import STAGES
 from throughline.report.analysis import summary
@@ -21,7 +21,7 @@ SECONDS = {"imports": 2.0, **dict.fromkeys(STAGES, 0.5), "first_step": 3.0}
 
 def told(seconds: dict[str, float] = SECONDS, from_cache: bool | None = None, **report: Any) -> dict[str, Any]:
     measured = training_fixtures.report(start_up=StartUp(101.5, seconds, from_cache))
-    found = start_up.seconds({0: replace(measured, **report)}, began=100.0)
+    found = costs.start_up({0: replace(measured, **report)}, began=100.0)
     assert found
     return found
 
@@ -34,7 +34,7 @@ def test_the_parts_are_the_whole_and_an_unknown_part_has_its_reason() -> None:
     program = told({"first_step": 4.0}, program=ProgramRun({}, 0.0, []))
     assert (program["total_s"], program["imports_s"]) == (5.5, None)
     assert "somebody else" in program["reasons"]["model_s"] and "cache" in program["reasons"]["from_cache"]
-    assert start_up.seconds({0: training_fixtures.report()}, 100.0) is None and start_up.seconds({}, 100.0) is None
+    assert costs.start_up({0: training_fixtures.report()}, 100.0) is None and costs.start_up({}, 100.0) is None
 
 
 def test_a_first_step_that_compiles_is_told_from_one_with_the_cache(tmp_path: Path) -> None:
