@@ -72,7 +72,10 @@ def read(source: str, name: str, file: str, part: Part | None) -> bytes:
     """Return the file of a picture; UserError if the source has changed since the picture was listed."""
     if source == SAMPLE:
         assert part is not None
-        return _sample_crop(part)
+        left, top = part
+        crop = io.BytesIO()
+        photograph().crop((left, top, left + SIDE, top + SIDE)).save(crop, "JPEG", quality=QUALITY)
+        return crop.getvalue()
     offset, size = part or (0, -1)
     try:
         with Path(source, file).open("rb") as stream:
@@ -233,14 +236,6 @@ def _in_sample() -> Iterator[SourcePicture]:
             left, top = column * (width - SIDE) // steps, row * (height - SIDE) // steps
             label = f"part_{row // CELLS}_{column // CELLS}"
             yield SourcePicture(f"{PHOTOGRAPH} at {left},{top}", label, None, PHOTOGRAPH, (left, top))
-
-
-def _sample_crop(corner: Part) -> bytes:
-    """Return the JPEG file of the crop with this upper left corner."""
-    left, top = corner
-    stream = io.BytesIO()
-    photograph().crop((left, top, left + SIDE, top + SIDE)).save(stream, "JPEG", quality=QUALITY)
-    return stream.getvalue()
 
 
 @cache

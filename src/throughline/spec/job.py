@@ -75,18 +75,15 @@ class EpochsJob(Part):
         for (rate, time), (expected, what) in products.items():
             if rate in told and time in told:
                 product = told[rate] * told[time]
-                if abs(product - expected) > _rounding(rate, time, told):
+                # Both are rounded, so their product may differ from the exact one by so much.
+                rounding = 1.01 * (HALF_A_DIGIT["per_second"] * told[time] + HALF_A_DIGIT["runtime"] * told[rate])
+                if abs(product - expected) > rounding:
                     contradictions.append(f"{rate} x {time} is {product:.2f}, and {what} are {expected}")
         evaluated = self.epochs * told.get("eval_runtime", 0.0)
         whole = told.get("train_runtime", float("inf"))
         if evaluated >= whole:
             contradictions.append(f"{self.epochs} evaluations take {evaluated:g} s, and the whole job {whole:g} s")
         return contradictions
-
-
-def _rounding(rate: str, time: str, told: Mapping[str, float]) -> float:
-    """Return by how much the product of two rounded figures may differ from the exact product."""
-    return 1.01 * (HALF_A_DIGIT["per_second"] * told[time] + HALF_A_DIGIT["runtime"] * told[rate])
 
 
 def figures(values: Mapping[str, float]) -> list[dict[str, Any]]:
