@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveFloat, field_validator
@@ -126,7 +125,10 @@ class ProgramSection(Section):
         else:
             kind = timed()[timing]
             found = Timing(timing, kind.step, kind.rate_of)
-        values = {"batch": batch, "steps": steps.warmup + steps.timed, **sizes(topology)}
+        values = {
+            "batch": batch, "steps": steps.warmup + steps.timed,
+            "nodes": topology.nodes, "devices": topology.devices, "world": topology.world,
+        }  # fmt: skip
         return Program(
             command=words.split(self.command),
             start=self.start,
@@ -152,8 +154,3 @@ class ProgramSection(Section):
             "silent_for": self.silent_for,
             "timeout": self.timeout,
         }
-
-
-def sizes(topology: Topology) -> Mapping[str, int]:
-    """Return the placeholders that a topology decides."""
-    return {"nodes": topology.nodes, "devices": topology.devices, "world": topology.world}
