@@ -1,4 +1,4 @@
-"""The parts of the reference that the code states: commands, presets, files of results, warnings, tested faults.
+"""The parts of the reference that the code states: commands, presets, files of results, statuses, tested faults.
 
 `python -m throughline.reference_pages` writes them into their pages, each between `<!-- name -->` and `<!-- end -->`.
 A test fails if one of them is out of date.
@@ -14,13 +14,8 @@ from typing import Any
 from throughline import commands, sources
 from throughline.files import write_text
 from throughline.frameworks.reference import filled, table
-from throughline.launch.outcome import LEAST_WINDOW_S
-from throughline.numbers import percent
-from throughline.observe.telemetry_record import STEAL
 from throughline.records import checks, imported, run, summary
 from throughline.records.entry import Entry, TrainingFile
-from throughline.report.analysis import advice
-from throughline.spec.options import SETTLED_S
 from throughline.study.config import load
 from throughline.study.presets import Preset, presets
 
@@ -32,30 +27,6 @@ FILES: dict[str, tuple[type[Entry], ...]] = {
     "the summary": (summary.Summary, summary.CellRecord, summary.Use, summary.Cost, summary.Goal),
 }  # fmt: skip
 """The classes of the two files that people read most, each with the parts that need an explanation."""
-WARNINGS = {
-    "the repeats lie ... apart": f"highest - lowest > {percent(advice.SPREAD)} of the median",
-    "the first repeat is ... slower": f"> {percent(advice.FIRST)}; the others agree",
-    "steps get ... within the window": f"medians of first and last third differ by over {percent(advice.DRIFT)} (rank "
-    f"test, p < {percent(advice.SURE_DRIFT)}, from 50 steps on)",
-    "the steps' times have two modes": f"over {percent(advice.APART)} apart, each with {percent(advice.LEAST_SHARE)} "
-    f"of the steps (dip test, p < {percent(advice.SURE_DRIFT)}, from 50 steps on)",
-    "the ... of GPU ... ran at": f"clocks of two repeats differ by over {percent(advice.SLOWER)}: a lock, a power cap "
-    "or heat",
-    "other processes": "too few cores are left for the ranks",
-    "its host took": f"over {percent(STEAL)} of the processors' time (steal)",
-    "is not like node 0": "nodes differ in system, processor, driver or GPUs",
-    "the repeats will not be pooled": "machine or data changed since the latest repeat",
-    "ran in another environment than": "digests of environments differ",
-    "steps were timed": "`max_total_seconds` cut the window",
-    "the window of": f"it is below {SETTLED_S:.0f} s on a GPU, {LEAST_WINDOW_S:g} s anywhere",
-    "were ready before it began": "the window has fewer than twice the batches that are read ahead",
-    "devices can give": "a speedup's whole range is above the number of devices, or it has one repeat",
-    "would compare unlike things": "cell and baseline ran in different environments",
-    "they do not do the same work": "two frameworks state different settings",
-    "the others do": "`equivalence.json` says why; tables mark it `(unequal)` or `(unchecked)`",
-    "trains otherwise": "your own program: a repeat's or topology's loss is outside the range of the others",
-}
-"""Map words of each warning to what it means. A test looks for the words in the code."""
 FAULTS = ("faults/test_*_faults.py", "faults/test_p*.py", "slurm/test_faults.py")
 """The tests whose names say what a fault leads to."""
 
@@ -67,7 +38,6 @@ def places() -> dict[Path, dict[str, str]]:
         PAGES / "presets.md": {"presets": table(["preset", "device", "what it measures"], map(_preset, presets(ROOT)))},
         PAGES / "records.md": {name: "\n".join(map(_class, entries)) for name, entries in FILES.items()},
         PAGES / "warnings.md": {
-            "warnings": table(["words of the warning", "when"], ([*row] for row in WARNINGS.items())),
             "runs": _meanings(run.STATUSES),
             "equivalence": _meanings(checks.PROOF_VERDICTS),
             "imports": _meanings(imported.OUTCOMES),
