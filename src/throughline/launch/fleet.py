@@ -4,6 +4,7 @@ The nodes are those of a Slurm partition, hosts behind ssh, or this machine. The
 (`acceptance.LOCAL`) and nowhere else. Simulated nodes have no names: they leave this file as it is.
 """
 
+import atexit
 import platform
 import re
 import secrets
@@ -13,6 +14,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -283,23 +285,19 @@ def _answered(name: str, reply: Answer | str, device: str) -> NodeDevices:
     return NodeDevices(name, kind, 0 if on_cpu else reply.gpus.count, reply.cpu.count)
 
 
-class NodeFiles:
-    """Files that tell Slurm the nodes of a job (`sbatch --nodefile`), so that no command and no log names a node.
+@cache
+def node_file(names: tuple[str, ...]) -> str:
+    """Return a file that tells Slurm the nodes of a job (`sbatch --nodefile`), so that no command and no log names one.
 
-    They lie in a private temporary folder, which `remove` removes.
+    It lies in a private temporary folder, which is removed when this process ends.
     """
+    with tempfile.NamedTemporaryFile("w", dir=_private_folder(), delete=False) as file:
+        file.write("".join(f"{name}\n" for name in names))
+    return file.name
 
-    def __init__(self) -> None:
-        self._folder: Path | None = None
-        self._files: dict[tuple[str, ...], Path] = {}
 
-    def file(self, names: Sequence[str]) -> Path:
-        self._folder = self._folder or Path(tempfile.mkdtemp(prefix="throughline-nodes-"))
-        if tuple(names) not in self._files:
-            path = self._files[tuple(names)] = self._folder / f"nodes{len(self._files)}"
-            path.write_text("\n".join(names) + "\n")
-        return self._files[tuple(names)]
-
-    def remove(self) -> None:
-        if self._folder:
-            shutil.rmtree(self._folder, ignore_errors=True)
+@cache
+def _private_folder() -> str:
+    folder = tempfile.mkdtemp(prefix="throughline-nodes-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder

@@ -122,9 +122,9 @@ class Checks:
 
     def run(self, away: Mapping[int, str], say: Callable[[str], None]) -> None:
         """Check all nodes that are not away, and say of each how it ended."""
-        job, node_files = f"throughline-{secrets.token_hex(4)}", fleet.NodeFiles()
+        job = f"throughline-{secrets.token_hex(4)}"
         visits = {file: visit for file, visit in self.asked.visits().items() if visit[0].place.nodes[0] not in away}
-        checks = [self._check(Path(file), visit, job, node_files) for file, visit in visits.items()]
+        checks = [self._check(Path(file), visit, job) for file, visit in visits.items()]
 
         def run(check: NodeCheck) -> None:
             start = time.monotonic()
@@ -138,17 +138,16 @@ class Checks:
             with ThreadPoolExecutor(len(checks) if side_by_side and checks else 1) as pool:
                 list(pool.map(run, checks))
         finally:
-            node_files.remove()
             if self.srun:  # what hangs on a node keeps its job
                 subprocess.run(["scancel", "--me", "--name", job], capture_output=True, timeout=60, check=False)
 
-    def _check(self, file: Path, visit: Sequence[Measurement], job: str, node_files: fleet.NodeFiles) -> NodeCheck:
+    def _check(self, file: Path, visit: Sequence[Measurement], job: str) -> NodeCheck:
         limit = limit_s(self.asked.fleet.kind)
         # A run that hangs is ended by its own launcher, which knows more than that it has not answered.
         words = ["--visit", visit_text(visit), "--output", str(file), "--hang-after-s", f"{limit / 2:.0f}", *self.words]
         command = processes.module(sys.executable, str(self.script), *words)
         if self.srun:
-            place = node_files.file([self.names[visit[0].place.nodes[0]]])
+            place = fleet.node_file((self.names[visit[0].place.nodes[0]],))
             minutes = int(limit // 60) + 1
             options = [f"--job-name={job}", f"--nodelist={place}", f"--immediate={START_S}", f"--time={minutes}"]
             command = ["srun", "--nodes=1", "--ntasks=1", *options, *self.srun, *command]

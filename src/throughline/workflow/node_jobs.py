@@ -4,7 +4,6 @@ The comparison and the archive take the acceptance that is there. It is no input
 measure what is missing of it. Only if the same call makes an acceptance, they wait for it.
 """
 
-import atexit
 import os
 import shlex
 from collections.abc import Callable, Sequence
@@ -31,8 +30,6 @@ class NodeJobs:
 
     def __init__(self, slurm: SlurmResources) -> None:
         self.slurm, self.inside, self.config = slurm, slurm.inside, slurm.config
-        self._node_files = fleet.NodeFiles()
-        atexit.register(self._node_files.remove)
 
     @cached_property
     def fleet_nodes(self) -> fleet.FleetNodes:
@@ -108,8 +105,8 @@ class NodeJobs:
         options = self.slurm.options(self.specs(**wildcards)[-1])
         if not self.inside.submits:
             return options
-        names = [self.fleet_nodes.names[node] for node in self.visit(wildcards)[0].place.nodes]
-        return f"{options} --nodefile={shlex.quote(str(self._node_files.file(names)))}"
+        names = tuple(self.fleet_nodes.names[node] for node in self.visit(wildcards)[0].place.nodes)
+        return f"{options} --nodefile={shlex.quote(fleet.node_file(names))}"
 
     @property
     def resources(self) -> dict[str, Any]:

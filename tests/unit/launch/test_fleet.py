@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import stat
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -152,12 +154,12 @@ def test_a_host_that_does_not_answer_is_away(program: Program, local: Path) -> N
 
 
 def test_names_reach_slurm_through_private_files() -> None:
-    made = fleet.NodeFiles()
-    first, again, other = made.file(["a", "b"]), made.file(["a", "b"]), made.file(["c"])
+    first, again, other = (Path(fleet.node_file(names)) for names in (("a", "b"), ("a", "b"), ("c",)))
     assert first == again != other and first.read_text() == "a\nb\n"
     assert stat.S_IMODE(first.parent.stat().st_mode) == 0o700
-    made.remove()
-    assert not first.parent.exists()
+    code = "from throughline.launch import fleet; print(fleet.node_file(('a',)))"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+    assert "throughline-nodes-" in ended and not Path(ended).parent.exists()
 
 
 def test_the_reason_why_a_node_is_away_names_no_node() -> None:
