@@ -36,9 +36,10 @@ class Devices:
 
 @dataclass
 class AutoTopologies:
-    """The topologies of blocks that say `auto`.
+    """The topologies of blocks that say `auto`, and the blocks that are for another kind of device.
 
-    on_slurm: runs are jobs on the nodes of a partition, None for the default one. lines: what was found, for the plan.
+    on_slurm: runs are jobs on the nodes of a partition, None for the default one. lines: what is said of both in the
+    plan.
     """
 
     on_slurm: bool = False
@@ -79,6 +80,29 @@ class AutoTopologies:
         text = f"{nodes} nodes of {where} with {each} each{limit}"
         return Devices(used, gpus or max(1, cores // block.threads), text)
 
+    def skipped(self, targets: Collection[str], blocks: Mapping[str, Benchmark]) -> Collection[str]:
+        """Return the blocks that are for another kind of device. A block whose file is a target is never skipped.
+
+        targets: what the user has named.
+        """
+        given: dict[str, str] | None = handover.get("skipped", None, self.variables)
+        if given is None:
+            named = {block_name(parts[1]) for target in targets if len(parts := target.split("/")) > 1}
+            asked = {name: block for name, block in blocks.items() if block.only_on and name not in named}
+            auto = self._kind_here() if any(block.device == "auto" for block in asked.values()) else ""
+            kinds = {name: auto if block.device == "auto" else block.device for name, block in asked.items()}
+            given = {name: str(block.only_on) for name, block in asked.items() if block.only_on != kinds[name]}
+            handover.add(self.variables, skipped=given)
+        self.lines.update({f"{name}: skipped, it is for {NAMES[kind]}": None for name, kind in given.items()})
+        return given
+
+    def _kind_here(self) -> str:
+        """Return the kind of the devices on which runs with `device: auto` take place."""
+        if self.on_slurm:
+            return slurm_partition.device(self.partition)[0]
+        hidden = visible_devices(self.variables.get("CUDA_VISIBLE_DEVICES")) == []
+        return "cuda" if choose.facts().cards and not hidden and choose.wanted() != "none" else "cpu"
+
 
 def _here(block: Benchmark) -> Devices:
     """Return the devices of this machine: its GPUs, or as many workers as its cores have threads for."""
@@ -115,35 +139,3 @@ def _has_size(block: Benchmark, topology: str) -> bool:
     except UserError:
         return False
     return True
-
-
-def skipped(
-    blocks: Mapping[str, Benchmark],
-    targets: Collection[str],
-    on_slurm: bool,
-    partition: str | None,
-    variables: MutableMapping[str, str] = os.environ,
-) -> dict[str, str]:
-    """Map each block that is for another kind of device to that kind. A block whose file is a target is never skipped.
-
-    targets: what the user has named. on_slurm: runs are jobs on the nodes of a partition, None for the default one.
-    """
-    given: dict[str, str] | None = handover.get("skipped", None, variables)
-    if given is None:
-        named = {block_name(parts[1]) for target in targets if len(parts := target.split("/")) > 1}
-        asked = {name: block for name, block in blocks.items() if block.only_on and name not in named}
-        auto = ""
-        if any(block.device == "auto" for block in asked.values()):
-            auto = _kind_here(on_slurm, partition, variables)
-        kinds = {name: auto if block.device == "auto" else block.device for name, block in asked.items()}
-        given = {name: str(block.only_on) for name, block in asked.items() if block.only_on != kinds[name]}
-        handover.add(variables, skipped=given)
-    return given
-
-
-def _kind_here(on_slurm: bool, partition: str | None, variables: Mapping[str, str]) -> str:
-    """Return the kind of the devices on which runs with `device: auto` take place."""
-    if on_slurm:
-        return slurm_partition.device(partition)[0]
-    hidden = visible_devices(variables.get("CUDA_VISIBLE_DEVICES")) == []
-    return "cuda" if choose.facts().cards and not hidden and choose.wanted() != "none" else "cpu"

@@ -2,16 +2,14 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from snakemake.logging import logger
 
 from throughline.console.console import Console
-from throughline.launch import auto_topologies
-from throughline.launch.auto_topologies import NAMES, AutoTopologies
-from throughline.study.benchmark import Benchmark
+from throughline.launch.auto_topologies import AutoTopologies
 from throughline.workflow import call
 from throughline.workflow.call import WorkflowCall, or_exit
 from throughline.workflow.handlers import Handlers
@@ -34,12 +32,7 @@ def start(workflow: Any) -> tuple[Inside, WorkflowCall, SlurmResources, NodeJobs
         logger.removeHandler(own_output)
     partition = next(map(str, filter(None, inside.resource("run", "slurm_partition"))), None)
     auto = AutoTopologies(inside.asks_for_cluster, partition)
-
-    def skipped(blocks: Mapping[str, Benchmark]) -> dict[str, str]:
-        others = auto_topologies.skipped(blocks, inside.named, inside.asks_for_cluster, partition)
-        auto.lines.update({f"{name}: skipped, it is for {NAMES[kind]}": None for name, kind in others.items()})
-        return others
-
+    skipped = partial(auto.skipped, inside.named)
     made = or_exit(call.read, *inside.configuration, inside.root, auto, skipped, inside.is_deployed, logger.info)
     or_exit(call.hand_over, made.config, inside)
     slurm = SlurmResources(made.config, inside)

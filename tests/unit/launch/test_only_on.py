@@ -7,7 +7,7 @@ import pytest
 from throughline import handover
 from throughline.installation import choose
 from throughline.launch import slurm_partition
-from throughline.launch.auto_topologies import skipped as skipped_here
+from throughline.launch.auto_topologies import AutoTopologies
 from throughline.study.config import load
 
 BLOCKS: dict[str, Any] = {
@@ -41,17 +41,18 @@ def test_the_device_decides_unless_a_file_is_named(
     monkeypatch.setattr(choose, "facts", lambda: CARDS if cards else choose.Facts())
     monkeypatch.setattr(choose, "wanted", lambda: "auto")
     blocks = load([], {"benchmarks": BLOCKS, "runs": runs}).benchmarks
-    assert list(skipped_here(blocks, targets, False, None, variables)) == skipped
+    auto = AutoTopologies(variables=variables)
+    assert list(auto.skipped(targets, blocks)) == skipped and len(auto.lines) == len(skipped)
     monkeypatch.undo()
-    assert list(skipped_here(blocks, [], False, None, variables)) == skipped, "a job has the answer of its call"
+    assert list(auto.skipped([], blocks)) == skipped, "a job has the answer of its call"
     assert list(handover.get("skipped", variables=variables)) == skipped
 
 
 def test_on_slurm_the_partition_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slurm_partition, "device", lambda partition: ("cuda" if partition == "gpu" else "cpu", ""))
     blocks = load([], {"benchmarks": BLOCKS}).benchmarks
-    assert list(skipped_here(blocks, [], True, "gpu", {})) == ["small"]
-    assert list(skipped_here(blocks, [], True, None, {})) == ["large"]
+    assert list(AutoTopologies(True, "gpu", {}).skipped([], blocks)) == ["small"]
+    assert list(AutoTopologies(True, None, {}).skipped([], blocks)) == ["large"]
 
 
 def test_skipped_blocks_are_checked_and_no_device_is_asked_for_them() -> None:
