@@ -72,7 +72,7 @@ class Measured:
 def read(asked: Plan, folder: Path, away: Mapping[int, str]) -> Measured:
     """Read every record that is asked for. folder: the one above results/; away: why nodes cannot be measured now."""
     measured = Measured()
-    for visit, measurements in asked.visits().items():
+    for visit, measurements in asked.visits.items():
         made, failed, nodes = _visited(folder / visit)
         measured.broken.extend(fault for failure in failed.values() for fault in failure.broken)
         valid: list[Run] = []

@@ -67,7 +67,7 @@ def files(result: Path) -> Iterator[Path]:
     asked = study.read_plan(canonical(records.read_acceptance(result).asked))
     folder = result.parent.parent
     yield from (folder / name for name in (study.RESULT, TEXT, PAGE, study.STANDINGS, study.PAIRS))
-    for name, visit in asked.visits().items():
+    for name, visit in asked.visits.items():
         yield from (file for file in (folder / name, unfinished(folder / name)) if file.exists())
         for measurement in visit:
             if (folder / measurement.record).exists():
@@ -102,7 +102,7 @@ def strange(folder: Path) -> Differences:
         yield Difference(study.RESULT, "", "the archive lacks the verdict on its acceptance")
     if asked is None:
         return
-    visits = asked.visits()
+    visits = asked.visits
     asked_for = {measurement.record for visit in visits.values() for measurement in visit}
     for name in (path.relative_to(folder).as_posix() for path in runs):
         if name not in asked_for:

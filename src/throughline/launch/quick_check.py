@@ -123,7 +123,7 @@ class Checks:
     def run(self, away: Mapping[int, str], say: Callable[[str], None]) -> None:
         """Check all nodes that are not away, and say of each how it ended."""
         job = f"throughline-{secrets.token_hex(4)}"
-        visits = {file: visit for file, visit in self.asked.visits().items() if visit[0].place.nodes[0] not in away}
+        visits = {file: visit for file, visit in self.asked.visits.items() if visit[0].place.nodes[0] not in away}
         checks = [self._check(Path(file), visit, job) for file, visit in visits.items()]
 
         def run(check: NodeCheck) -> None:

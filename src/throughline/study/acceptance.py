@@ -191,12 +191,9 @@ class Plan:
         order = {"device": 0, "node": 0, "pair": 1, "all": 2}
         return sorted(every, key=lambda measured: (order[measured.place.kind], measured.spec.repeat))
 
+    @cached_property  # Snakemake asks about each node job a dozen times, and a large fleet has thousands of node jobs
     def visits(self) -> dict[str, list[Measurement]]:
         """Map the file of each node job to its measurements, in the order in which they are made."""
-        return self._visits
-
-    @cached_property  # Snakemake asks about each node job a dozen times, and a large fleet has thousands of node jobs
-    def _visits(self) -> dict[str, list[Measurement]]:
         visits: dict[str, list[Measurement]] = {}
         for measured in self.measurements():
             visits.setdefault(measured.visit, []).append(measured)
@@ -205,7 +202,7 @@ class Plan:
     @cached_property
     def priorities(self) -> dict[str, int]:
         """Map the file of each node job to its priority: higher the earlier it is made."""
-        return {file: number for number, file in enumerate(reversed(self._visits), 1)}
+        return {file: number for number, file in enumerate(reversed(self.visits), 1)}
 
     def places(self) -> Iterator[Place]:
         fleet = self.fleet

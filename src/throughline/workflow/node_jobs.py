@@ -58,7 +58,7 @@ class NodeJobs:
     def visit(self, wildcards: Any) -> Visit:
         """Return the measurements of a node job."""
         file = acceptance.VISIT.format(**wildcards)
-        return or_exit(pick, self.asked.visits(), file, "the node job {}")
+        return or_exit(pick, self.asked.visits, file, "the node job {}")
 
     def specs(self, **wildcards: str) -> list[RunSpec]:
         """Return the runs of a node job, those with the most ranks on a node last."""
@@ -69,7 +69,7 @@ class NodeJobs:
 
         In a quick acceptance, these are the pairs of nodes that have passed; `check_nodes` waits for their checks.
         """
-        visits = self.asked.visits().items()
+        visits = self.asked.visits.items()
         if self.asked.quick:
             check_nodes()
             bad = {int(node) for node in read_json(acceptance.QUICK)["not_passed"]}
@@ -128,8 +128,8 @@ class NodeJobs:
 
     def quick_specs(self, **_: str) -> list[RunSpec]:
         """Return the runs of a quick acceptance on a node."""
-        (file, *_others) = self.asked.visits()
-        return [measured.spec for measured in self.asked.visits()[file]]
+        (file, *_others) = self.asked.visits
+        return [measured.spec for measured in self.asked.visits[file]]
 
     def srun(self, _: Any) -> list[str]:
         """Return the options of srun for the quick check of a node, as arguments; none without Slurm."""
@@ -152,7 +152,7 @@ class NodeJobs:
         made = {file for file in pending if file.startswith(acceptance.FOLDER) and Path(file).name.startswith("visit")}
         if not made:
             return None
-        visits, settled = self.asked.visits(), self.fleet_nodes
+        visits, settled = self.asked.visits, self.fleet_nodes
         return node_jobs.planned(visits, made, settled.fleet, settled.away, self.inside.submits)
 
     def watch(self) -> None:

@@ -48,7 +48,7 @@ def write(made: Plan, folder: Path, speed: Share = lambda _: 1.0, change: Change
         path = folder / measured.record
         path.parent.mkdir(parents=True, exist_ok=True)
         write_json(path, content)
-    for visit, several in made.visits().items():
+    for visit, several in made.visits.items():
         write_json(folder / visit, {"schema": SCHEMA, "records": [measured.record for measured in several]})
 
 

@@ -170,7 +170,7 @@ def test_facts_of_a_pair_are_those_of_the_node_that_slurm_puts_there(tmp_path: P
 
     made = fleets.asked(**CPU, measure=["matmul", "all-reduce"])
     fleets.write(made, tmp_path, speed=slow(3, None, "all-reduce", by=0.5), change=old_network)
-    for visit, several in made.visits().items():
+    for visit, several in made.visits.items():
         if several[0].place.kind == "pair" and 3 in several[0].place.nodes:
             content = json.loads((tmp_path / visit).read_text())
             write_json(tmp_path / visit, content | {"nodes": [3, several[0].place.nodes[0]]})

@@ -83,7 +83,7 @@ def test_a_node_with_a_fault_has_not_passed_though_it_is_fast(tmp_path: Path) ->
 def without(made: Plan, folder: Path, *nodes: int) -> Acceptance:
     """Judge nodes of which these have not answered."""
     fleets.write(made, folder)
-    for file, visit in made.visits().items():
+    for file, visit in made.visits.items():
         if set(visit[0].place.nodes) & set(nodes):
             (folder / file).unlink()
             if len(visit[0].place.nodes) == 1:

@@ -213,7 +213,7 @@ def test_a_record_of_an_earlier_visit_does_not_count(tmp_path: Path) -> None:
     """Snakemake has removed the file of a node job that it wanted to have again, and that did not take place."""
     made = fleets.asked()
     fleets.write(made, tmp_path)
-    visit, several = next((visit, several) for visit, several in made.visits().items() if "node3/" in visit)
+    visit, several = next((visit, several) for visit, several in made.visits.items() if "node3/" in visit)
     (tmp_path / visit).unlink()
     found = verdict.judge(made, tmp_path)
     assert found.verdict == "inconclusive"
@@ -250,7 +250,7 @@ def test_a_gpu_that_was_refused_for_its_faults_is_named(tmp_path: Path) -> None:
     fault = "has 3 uncorrected ECC errors since the driver was loaded"
     reason = f"the GPUs of node 3 are not fit to be measured: GPU 1 {fault}"
     failure = {"reason": reason, "broken": [{"node": 3, "device": 1, "fault": fault}]}
-    for visit, several in made.visits().items():
+    for visit, several in made.visits.items():
         if "node3/" in visit:
             bad = [one.record for one in several if one.place.device in (None, 1)]
             not_ended(tmp_path, visit, [one.record for one in several], dict.fromkeys(bad, failure))
@@ -273,7 +273,7 @@ def test_nodes_that_lack_a_gpu_are_broken_if_most_others_have_theirs(
     for node in lacking:
         visit = f"results/acceptance/node{node}/visit1.json"
         failure = {"reason": "x", "broken": [{"node": node, "device": None, "fault": "lacks a GPU"}]}
-        not_ended(tmp_path, visit, [], {made.visits()[visit][0].record: failure})
+        not_ended(tmp_path, visit, [], {made.visits[visit][0].record: failure})
     assert places(verdict.judge(made, tmp_path)) == named
 
 

@@ -119,7 +119,7 @@ def test_the_closing_words_follow_from_what_was_made(tmp_path: Path) -> None:
 
 
 def test_node_jobs_side_by_side_take_minutes_and_one_after_another_hours(tmp_path: Path) -> None:
-    every = acceptance.asked(Config(), SIXTEEN).visits()
+    every = acceptance.asked(Config(), SIXTEEN).visits
     fast = node_jobs.planned(every, set(every), SIXTEEN, {}, True, tmp_path).lines[-1]
     assert 20 < int(fast.split()[2]) < 60 and "side by side; accept.repeats" in fast
     slow = node_jobs.planned(every, set(every), SIXTEEN, {}, False, tmp_path)
@@ -132,7 +132,7 @@ def test_node_jobs_side_by_side_take_minutes_and_one_after_another_hours(tmp_pat
 
 
 def test_the_plan_counts_the_node_jobs_that_are_missing_and_names_who_is_away(tmp_path: Path) -> None:
-    every = acceptance.asked(Config(), THREE).visits()
+    every = acceptance.asked(Config(), THREE).visits
     pending = [file for file in every if "node2" not in file]
     made = node_jobs.planned(every, pending, THREE, {2: "Slurm says that it is down"}, True, tmp_path)
     text = str(plan.Plan([], [pending], node_jobs=made))

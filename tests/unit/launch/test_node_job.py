@@ -29,7 +29,7 @@ CPU, GPUS = Fleet((0, 1), 1, "cpu"), Fleet((0, 3), 2, "cuda", hosts="ssh")
 
 
 def first_job(fleet: Fleet) -> tuple[Path, list[Measurement]]:
-    file, made = next(iter(acceptance.asked(Config(), fleet).visits().items()))
+    file, made = next(iter(acceptance.asked(Config(), fleet).visits.items()))
     return Path(file), made
 
 
@@ -119,7 +119,7 @@ def test_a_node_job_that_is_stopped_ends_at_once(noted: Launcher) -> None:
 def test_devices_are_measured_alone_on_their_host(noted: Launcher) -> None:
     Path("results").mkdir()
     Path(acceptance.LOCAL).write_text(json.dumps({"nodes": {"0": "first", "3": "me@second"}}))
-    made = acceptance.asked(Config(), GPUS).visits()
+    made = acceptance.asked(Config(), GPUS).visits
     node_job.measure_all(made["results/acceptance/node3/visit1.json"], Path("results/acceptance/node3/visit1.json"))
     alone = {(str(request.record.parent), request.visible) for request in noted.asked if request.spec.model == "vector"}
     assert alone == {(f"results/acceptance/node3/device{device}/memory", (device,)) for device in (0, 1)}
@@ -135,7 +135,7 @@ def test_devices_are_measured_alone_on_their_host(noted: Launcher) -> None:
 
 @pytest.mark.parametrize("fleet", [CPU, GPUS, Fleet((0, 1), 2, "cuda", hosts="simulated")])
 def test_a_node_job_is_read_as_it_was_written(fleet: Fleet) -> None:
-    for made in acceptance.asked(Config(), fleet).visits().values():
+    for made in acceptance.asked(Config(), fleet).visits.values():
         assert acceptance.read_visit(acceptance.visit_text(made)) == made
 
 

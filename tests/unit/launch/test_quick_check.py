@@ -62,7 +62,7 @@ def test_a_node_that_hangs_is_ended_and_named_and_the_others_do_not_wait(checks:
 
 
 def test_a_fault_that_is_known_better_is_kept(checks: Checks) -> None:
-    file, visit = next(iter(checks.asked.visits().items()))
+    file, visit = next(iter(checks.asked.visits.items()))
     fault = Broken(node=0, device=1, fault="has 3 uncorrected ECC errors")
     known = Failure(reason="GPU 1 has 3 uncorrected ECC errors", broken=[fault])
     content = {"schema": records.SCHEMA, "records": [], "failed": {visit[0].record: known.model_dump()}}
@@ -80,7 +80,7 @@ def test_slurm_starts_a_check_on_its_node_or_says_soon_that_it_cannot() -> None:
     ("told", "faults"), [(f"srun: error: {quick_check.BUSY}: Requested nodes are busy", 0), ("x", 1)]
 )
 def test_a_node_that_is_busy_is_not_broken(checks: Checks, told: str, faults: int) -> None:
-    file, visit = next(iter(checks.asked.visits().items()))
+    file, visit = next(iter(checks.asked.visits.items()))
     quick_check.NodeCheck(visit, Path(file), (), 1.0).blame(told)
     failed = records.read_unfinished(unfinished(file)).failed
     assert {(failure.reason, len(failure.broken)) for failure in failed.values()} == {(told, faults)}

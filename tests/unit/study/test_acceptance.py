@@ -67,9 +67,9 @@ def test_a_large_fleet_is_planned_once(config: Config, monkeypatch: pytest.Monke
     made = acceptance.asked(config, Fleet(tuple(range(64)), 8, "cuda"))
     calls, measurements = [], made.measurements()
     monkeypatch.setattr(acceptance.Plan, "measurements", lambda _: calls.append(1) or measurements)
-    visits = made.visits()
+    visits = made.visits
     assert [made.priorities[file] for file in visits] == [*range(len(visits), 0, -1)]
-    assert sum(map(len, made.visits().values())) == len(measurements) == 12_774 and len(calls) == 1
+    assert sum(map(len, made.visits.values())) == len(measurements) == 12_774 and len(calls) == 1
 
 
 def test_on_a_cpu_the_node_is_the_device_and_two_nodes_are_a_pair(config: Config) -> None:
@@ -84,7 +84,7 @@ def test_on_a_cpu_the_node_is_the_device_and_two_nodes_are_a_pair(config: Config
 def test_a_quick_acceptance_measures_nodes_in_two_runs_and_pairs_as_usual(config: Config) -> None:
     accept = Accept(quick=True, repeats=2, precision="fp16", disk="/scratch")
     plan = acceptance.asked(config.model_copy(update={"accept": accept}), Fleet(tuple(range(128)), 8, "cuda"))
-    node, *others = plan.visits().values()
+    node, *others = plan.visits.values()
     assert [(one.what, str(one.spec.topology), one.spec.precision) for one in node] == [
         ("parts", "1n8g", "fp16"), ("step", "1n8g", "bf16")
     ]  # fmt: skip
