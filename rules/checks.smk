@@ -28,7 +28,7 @@ rule equivalence:
         runtime=60,
     params:
         specs=EQUIVALENCE.text,
-        manifest=option("--manifest", "manifest"),
+        manifest=option("manifest"),
         environments=EQUIVALENCE.environment_words,
     shell:
         command("equivalence", "params.manifest", "params.environments")
@@ -73,7 +73,7 @@ rule max_batch:
         runtime=240,
     params:
         specs=SEARCHES.text,
-        manifest=option("--manifest", "manifest"),
+        manifest=option("manifest"),
         environments=SEARCHES.environment_words,
     shell:
         command("max_batch", "params.manifest", "params.environments", quantity="wildcards.quantity")
@@ -102,7 +102,7 @@ rule convergence:
             CONFIG.block(wildcards.benchmark).convergence.model_dump(exclude={"against", "tolerance", "begin_from"})
         ),
         environment=CONVERGENCE.environment_words,
-        begin=option("--begin", "begin"),
+        begin=option("begin"),
         launcher=CONVERGENCE.launcher,
     shell:
         command("convergence", "params.begin", "params.environment", by="params.launcher")
@@ -125,7 +125,7 @@ rule convergence_verdict:
     conda:
         "../envs/main.yaml"
     params:
-        against=option("--against", "against"),
+        against=option("against"),
         tolerance=lambda wildcards: str(CONFIG.block(wildcards.benchmark).convergence.tolerance),
     shell:
         command("convergence_verdict", "params.against", output="output.verdict")

@@ -1,6 +1,8 @@
 # What the rules ask about each job: src/throughline/workflow/ has the functions. The look-ups of what the configuration
 # asks for are in study/targets.py and in the targets.py of each data package.
 
+from functools import partial
+
 from throughline import files
 from throughline.datasets.targets import FolderTargets
 from throughline.installation import recipe
@@ -22,6 +24,9 @@ CORPUS_TARGETS, PICTURES, CLICKS_TARGETS = CALL.corpus, CALL.pictures, CALL.clic
 COMMANDS = Commands(INSIDE.root, WILDCARDS)
 command, step, code_of = COMMANDS.script, COMMANDS.step, COMMANDS.code
 
+# Makes an input function for a file of the corpus that is made of what the wildcards name.
+of_corpus = partial(checked, CORPUS_TARGETS.check)
+
 # The priority of data and environments is higher than that of any run. Otherwise a run that needs no data could start
 # before the other runs of its repeat.
 BEFORE_RUNS = len(CALL.specs) + 1
@@ -35,11 +40,6 @@ COMPARED = ["results/compare.json"] if AGAINST else []
 def import_of(wildcards):
     """The import of the configuration that a file belongs to."""
     return or_exit(pick, CONFIG.imports, wildcards.imported, "import {}")
-
-
-def of_corpus(path, **names):
-    """Make an input function for a file of the corpus that is made of what the wildcards name."""
-    return checked(CORPUS_TARGETS.check, path, **names)
 
 
 def of_pictures(look_up):

@@ -28,7 +28,7 @@ rule summary:
         "../envs/main.yaml"
     params:
         options=by_wildcards(TARGETS.summary_options),
-        equivalence=option("--equivalence", "equivalence"),
+        equivalence=option("equivalence"),
     shell:
         command("summarize", "params.options", "params.equivalence", asked=None)
 

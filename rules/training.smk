@@ -27,7 +27,7 @@ rule run:
         runtime=60,
     params:
         spec=RUNS.text,
-        manifest=option("--manifest", "manifest"),
+        manifest=option("manifest"),
         environment=RUNS.environment_words,
         launcher=RUNS.launcher,
     shell:

@@ -13,26 +13,21 @@ from throughline.workflow.call import or_exit
 InputFunction = Callable[[Any], Any]
 
 
-def by_wildcards(look_up: Callable[..., Any], **names: Any) -> InputFunction:
-    """Make an input function: it calls `look_up` with the wildcards and with `names` as keyword arguments."""
-    return lambda wildcards: or_exit(look_up, **dict(wildcards.items()), **names)
+def by_wildcards(look_up: Callable[..., Any]) -> InputFunction:
+    """Make an input function: it calls `look_up` with the wildcards as keyword arguments."""
+    return lambda wildcards: or_exit(look_up, **dict(wildcards.items()))
 
 
-def checked(check: Callable[..., Any], path: Any, **names: Any) -> InputFunction:
+def checked(check: Callable[..., Any], path: Any) -> InputFunction:
     """Make an input function: it calls `check` like `by_wildcards`, then fills the wildcards into `path`."""
 
     def filled(wildcards: Any) -> Any:
-        or_exit(check, **dict(wildcards.items()), **names)
+        or_exit(check, **dict(wildcards.items()))
         return expand(path, **dict(wildcards.items()), allow_missing=True)
 
     return filled
 
 
-def option(name: str, input_name: str) -> Callable[[Any, Any], list[str]]:
-    """Make a parameter: an option of a command line with an input of the rule, or nothing if there is no such input."""
-
-    def words(wildcards: Any, input: Any) -> list[str]:
-        value = input.get(input_name)
-        return [name, str(value)] if value else []
-
-    return words
+def option(name: str) -> Callable[[Any, Any], list[str]]:
+    """Make a parameter: the option `--name` with the input of that name, or nothing if the rule has no such input."""
+    return lambda wildcards, input: [f"--{name}", str(input.get(name))] if input.get(name) else []
