@@ -140,7 +140,7 @@ def shard(
     vocabulary: Path,
     split: Literal["training", "test"],
     number: int,
-    parameters: str,
+    parameters: dict[str, Any],
     output: Path,
 ) -> None:
     """Make one shard of pre-training examples.
@@ -151,7 +151,7 @@ def shard(
     """
     from throughline.corpus.shards import Parameters, making
 
-    making.make(tokens, vocabulary, Parameters.from_json(parameters), split, number, output)
+    making.make(tokens, vocabulary, Parameters(**parameters), split, number, output)
 
 
 def adopt(shard: Path, output: Path) -> None:
@@ -169,7 +169,7 @@ def adopt(shard: Path, output: Path) -> None:
 def verify(
     shard: Path,
     vocabulary: Path,
-    parameters: str | None,
+    parameters: dict[str, Any] | None,
     sequence_length: int,
     predictions: int,
     output: Path,
@@ -182,7 +182,7 @@ def verify(
     from throughline.corpus.text.vocabulary import read
     from throughline.files import write_json
 
-    expected = Parameters.from_json(parameters) if parameters else None
+    expected = Parameters(**parameters) if parameters else None
     size = None if expected else (sequence_length, predictions)
     result = verification.verify(shard, read(vocabulary), expected, size)
     print(f"{result['file']}: {result['rows']:,} rows checked")

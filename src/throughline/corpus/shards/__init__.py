@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from throughline.files import UserError
@@ -41,15 +40,3 @@ class Parameters:
     def recorded(self, vocabulary_sha256: str) -> dict[str, Any]:
         """Return the content of a shard's attribute `parameters`."""
         return {**self.described(), "vocabulary_sha256": vocabulary_sha256}
-
-    @classmethod
-    def from_json(cls, text: str) -> Parameters:
-        """Return the parameters in a JSON object; UserError if a name is unknown or missing."""
-        try:
-            return cls(**json.loads(text))
-        except (ValueError, TypeError) as error:
-            raise UserError(
-                f"not the parameters of a shard: {text}",
-                why=str(error).replace("Parameters.__init__() ", ""),
-                next_step=f"give a JSON object of {', '.join(field.name for field in fields(cls))}",
-            ) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -129,19 +130,16 @@ def test_the_random_words_stay_what_they_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("parameters", "message"),
     [
-        ('{"sequence_length": 32}', "missing 1 required"),
-        ('{"sequence_length": 32, "predictions": 5, "dupe": 5}', "unexpected keyword argument 'dupe'"),
-        ("{", "not the parameters of a shard"),
-        ('{"sequence_length": 4, "predictions": 1}', "sequence_length=4"),
-        ('{"sequence_length": 32769, "predictions": 1}', "sequence_length is 5 to 32768"),
-        ('{"sequence_length": 32, "predictions": 30}', "predictions=30"),
-        ('{"sequence_length": 32, "predictions": 5, "probability": 1.5}', "probability=1.5"),
-        ('{"sequence_length": 32, "predictions": 5, "short_sequences": 2}', "short_sequences=2"),
-        ('{"sequence_length": 32, "predictions": 5, "dupe_factor": 0}', "dupe_factor=0"),
+        ({"sequence_length": 4, "predictions": 1}, "sequence_length=4"),
+        ({"sequence_length": 32769, "predictions": 1}, "sequence_length is 5 to 32768"),
+        ({"sequence_length": 32, "predictions": 30}, "predictions=30"),
+        ({"sequence_length": 32, "predictions": 5, "probability": 1.5}, "probability=1.5"),
+        ({"sequence_length": 32, "predictions": 5, "short_sequences": 2}, "short_sequences=2"),
+        ({"sequence_length": 32, "predictions": 5, "dupe_factor": 0}, "dupe_factor=0"),
     ],
 )
-def test_wrong_parameters(text: str, message: str) -> None:
+def test_wrong_parameters(parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        Parameters.from_json(text)
+        Parameters(**parameters)
