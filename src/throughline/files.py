@@ -145,6 +145,14 @@ def sha256(path: str | os.PathLike[str]) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def digest(content: str | bytes) -> str:
+    """Return 12 hexadecimal digits that change with the content: the first ones of its SHA-256."""
+    import hashlib
+
+    data = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
+    return hashlib.sha256(data).hexdigest()[:12]
+
+
 def resource(name: str) -> Path:
     """Return the path of a file or folder of resources/: in the clone or, if the package is installed without a clone,
     among the files of the installation."""

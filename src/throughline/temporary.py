@@ -7,7 +7,6 @@ prefix below. Standard library only: agents make their folders with this module.
 
 import contextlib
 import fcntl
-import hashlib
 import os
 import platform
 import shutil
@@ -15,7 +14,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-PREFIX = f"throughline-run-{hashlib.sha256(platform.node().encode()).hexdigest()[:12]}-"
+from throughline.files import digest
+
+PREFIX = f"throughline-run-{digest(platform.node())}-"
 """The prefix depends on the machine, because machines that share a temporary folder may not see each other's locks."""
 
 

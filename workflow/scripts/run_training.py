@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from throughline.files import UserError
+from throughline.files import UserError, from_here
 from throughline.processes import START
 
 
@@ -42,6 +42,7 @@ def main(
         asked = read_spec(spec)
     except ValidationError as error:
         raise UserError("--spec is not a run specification", why=str(error)) from None
+    words = [from_here(Path(word)) if word.startswith("/") else word for word in (str(START), *sys.argv)]
     launcher.run(
         RunRequest(
             spec=asked,
@@ -52,12 +53,6 @@ def main(
             hang_after_s=hang_after,
             strict=strict or is_strict(asked.benchmark),
             hosts=hosts or nodes.configured(asked.benchmark),
-            command=shlex.join(["python", *map(_relative, [str(START), *sys.argv])]),
+            command=shlex.join(["python", *words]),
         )
     )
-
-
-def _relative(word: str) -> str:
-    """Return `word`. If it is an absolute path below the working directory, make it relative to that directory."""
-    path = Path(word)
-    return str(path.relative_to(Path.cwd())) if path.is_absolute() and path.is_relative_to(Path.cwd()) else word

@@ -17,7 +17,6 @@ to its runs, not folders, so nothing is measured again in another home folder.
 locked there. Standard library only.
 """
 
-import hashlib
 import json
 import os
 import platform
@@ -30,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from throughline import versions
-from throughline.files import UserError, sha256
+from throughline.files import UserError, digest, sha256
 
 PINS = Path(__file__).parents[3] / "envs"
 READY = ".ready"
@@ -125,13 +124,13 @@ class Recipe:
         lines = self.lock.read_text(encoding="utf-8").splitlines() if self.lock else []
         locked = [line.removesuffix("\\").strip() for line in lines if "==" in line]
         build = [self.build.name, self.build.index, self.build.link] if self.build else []
-        return _digest(json.dumps([self.python, stages, locked, *build], sort_keys=True))
+        return digest(json.dumps([self.python, stages, locked, *build], sort_keys=True))
 
     @property
     def name(self) -> str:
         """The name of the environment, with the build, such as `-cuda13`, and `-nccl`. It depends on the kind of
         processor, because machines may share a home folder."""
-        name = f"{self.framework}-{_digest(f'{self.pins} {platform.machine()}')}"
+        name = f"{self.framework}-{digest(f'{self.pins} {platform.machine()}')}"
         return name + (f"-{self.build.name}" if self.build else "") + ("-nccl" if self.builds_nccl else "")
 
     @property
@@ -241,10 +240,6 @@ def changed(requirements: list[str], changes: list[str], *, add: bool = True) ->
             new = f"{name}{extras[0]}{new.removeprefix(name)}"
         kept.append(new)
     return [*kept, *others.values()] if add else kept
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def environments() -> Path:

@@ -1,7 +1,6 @@
 """Measure one run: start its agents and ranks, supervise them, and make a record from their reports."""
 
 import contextlib
-import hashlib
 import os
 import shutil
 import sys
@@ -256,7 +255,7 @@ def _checkpoint_folder(request: RunRequest) -> Iterator[Path | None]:
     chosen = handover.get("checkpoints", {}).get(block_name(request.spec.benchmark))
     parent = Path(chosen or request.record.parent).resolve()
     parent.mkdir(parents=True, exist_ok=True)
-    folder = parent / f".{hashlib.sha256(str(request.record.resolve()).encode()).hexdigest()[:12]}.checkpoints"
+    folder = parent / f".{files.digest(str(request.record.resolve()))}.checkpoints"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     try:

@@ -4,7 +4,6 @@ The lock on the devices is a lock of the operating system, so it ends with the p
 """
 
 import contextlib
-import hashlib
 import json
 import os
 import platform
@@ -18,7 +17,7 @@ from typing import Any
 
 import filelock
 
-from throughline.files import UserError, now, write_text
+from throughline.files import UserError, digest, now, write_text
 
 SAY_EVERY_S = 60.0
 
@@ -36,8 +35,8 @@ def device(
     InterruptedError when `given_up()` is true.
     """
     # Machines may share a home folder, so each machine has its own lock file.
-    digests = [hashlib.sha256(name.encode()).hexdigest()[:12] for name in machines or [platform.node()]]
-    paths = [_folder() / f"devices-{digest}.lock" for digest in sorted(set(digests))]
+    digests = [digest(name) for name in machines or [platform.node()]]
+    paths = [_folder() / f"devices-{name}.lock" for name in sorted(set(digests))]
     told_at = 0.0
     with contextlib.ExitStack() as held:
         while taken := _take_all(paths, held):

@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from throughline import frameworks
-from throughline.files import write_json
+from throughline.files import digest, write_json
 from throughline.installation import choose, recipe
 from throughline.launch import machine
 from throughline.messages import Gpus
@@ -48,7 +48,7 @@ def here(device: str) -> Gpus:
 
 def seen(framework: str, python: str, device: str, variables: Mapping[str, str]) -> Gpus:
     """Return the accelerators that a framework sees, as `machine.gpus` does, from the cache if it has been asked."""
-    of_machine = hashlib.sha256(f"{platform.node()} {python}".encode()).hexdigest()[:12]  # machines may share a home
+    of_machine = digest(f"{platform.node()} {python}")  # machines may share a home
     path = recipe.environments().with_name("devices") / f"{framework}-{of_machine}.json"
     key = _key(framework, python, device, variables)
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):

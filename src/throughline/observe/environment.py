@@ -3,7 +3,6 @@
 The description has no host name, address or path. Standard library only.
 """
 
-import hashlib
 import json
 import os
 import platform
@@ -12,8 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from throughline import frameworks, gpus, processes, sources, workloads
-from throughline.files import scrub
+from throughline import files, frameworks, gpus, processes, sources, workloads
 from throughline.observe import container
 from throughline.variables import VARIABLES
 
@@ -40,7 +38,7 @@ def describe(framework: str, model: str) -> dict[str, Any]:
         "code": code(framework, model),
         "commit": _output("git", "rev-parse", "HEAD"),
         "tree_clean": None if changes is None else not changes,
-        **({"container": scrub(image)} if image else {}),
+        **({"container": files.scrub(image)} if image else {}),
     }
 
 
@@ -74,7 +72,7 @@ def digest(environment: dict[str, Any], device: dict[str, Any]) -> str | None:
     known["variables"] = {k: v for k, v in environment.get("variables", {}).items() if k not in ASSIGNED}
     known["memory_gib"] = round(environment["memory_bytes"] / 2**30)  # equal machines differ by some kilobytes
     known["device"] = device
-    return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:12]
+    return files.digest(json.dumps(known, sort_keys=True))
 
 
 def binding(
@@ -131,7 +129,7 @@ def code(framework: str, model: str) -> str:
 
 def variables(environment: dict[str, str]) -> dict[str, str]:
     """Return the variables of `environment` that VARIABLES allows, scrubbed."""
-    return {name: scrub(value) for name, value in sorted(environment.items()) if VARIABLES.fullmatch(name)}
+    return {name: files.scrub(value) for name, value in sorted(environment.items()) if VARIABLES.fullmatch(name)}
 
 
 def cpu_cores() -> int:

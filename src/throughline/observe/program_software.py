@@ -4,7 +4,6 @@ Repeats are pooled only if both are the same. No path and no line of the code en
 """
 
 import contextlib
-import hashlib
 import json
 import os
 import platform
@@ -44,14 +43,10 @@ def code(folder: Path, patterns: list[str], command: tuple[str, ...]) -> str:
     found = {str(path.relative_to(folder)): files.sha256(path)[:12] for path in paths}
     parts = [
         f"commit {commit}" if commit else "",
-        f"changes {_digest(changes.encode())}" if changes else "",
-        f"files {_digest(json.dumps(found).encode())}" if found else "",
+        f"changes {files.digest(changes)}" if changes else "",
+        f"files {files.digest(json.dumps(found))}" if found else "",
     ]
     return ", ".join(filter(None, parts)) or "unknown: no git checkout, and no files are named"
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:12]
 
 
 def _packages(python: str | None) -> tuple[str, dict[str, str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +9,7 @@ from typing import Annotated
 from pydantic import Field, PositiveFloat, model_validator
 
 from throughline import spelling
-from throughline.files import UserError
+from throughline.files import UserError, digest
 from throughline.spec import canonical
 from throughline.study.section import FilePath, PositiveInt, Section
 
@@ -109,7 +108,7 @@ def files_digest(paths: Iterable[Path]) -> str:
     """Return 12 hexadecimal digits that change with the names, sizes or times of the files among these paths."""
     stats = [(str(path), path.stat()) for path in sorted(paths) if path.is_file()]
     facts = canonical([(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats])
-    return hashlib.sha256(facts.encode("utf-8", "surrogateescape")).hexdigest()[:12]
+    return digest(facts)
 
 
 class Compare(Section):
