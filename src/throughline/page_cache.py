@@ -24,7 +24,7 @@ def drop(paths: Iterable[Path]) -> bool:
     here = pages = 0
     for path in paths:
         with path.open("rb") as file:
-            with contextlib.suppress(OSError, AttributeError):  # a file system, or another system, without it
+            with contextlib.suppress(OSError):  # a file system without it
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             marks = _pages(file.fileno())
         if marks is None:
@@ -39,8 +39,6 @@ def _pages(descriptor: int) -> bytes | None:
     if not size:
         return b""
     library = ctypes.CDLL(None, use_errno=True)
-    if not hasattr(library, "mincore"):
-        return None
     with mmap.mmap(descriptor, size, access=mmap.ACCESS_COPY) as view:  # private: a write would not reach the file
         start = ctypes.c_char.from_buffer(view)
         marks = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()

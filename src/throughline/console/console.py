@@ -12,7 +12,7 @@ from statistics import median
 from typing import Any, TextIO
 
 from rich.console import Console as Terminal
-from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
+from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Column
 from snakemake.common import NOTHING_TO_BE_DONE_MSG
 from snakemake.logging import logger
@@ -67,13 +67,10 @@ class Console(logging.Handler):
         if not quiet and stream.isatty() and os.environ.get("TERM", "dumb") != "dumb":
             rest = Column(no_wrap=True, overflow="ellipsis", ratio=1)
             detail = TextColumn("{task.fields[detail]}", style="dim", markup=False, table_column=rest)
-            columns: list[str | ProgressColumn] = [
-                "{task.description}",
-                BarColumn(bar_width=24),
-                "{task.fields[left]}",
-                detail,
-            ]
-            self._bar = Progress(*columns, console=self._terminal, auto_refresh=False, transient=True, expand=True)
+            self._bar = Progress(
+                "{task.description}", BarColumn(bar_width=24), "{task.fields[left]}", detail,
+                console=self._terminal, auto_refresh=False, transient=True, expand=True,
+            )  # fmt: skip
             self._bar.add_task("", total=1.0, left="", detail="")
         self._output, path = tempfile.mkstemp()
         os.unlink(path)

@@ -23,6 +23,7 @@ import psutil
 from throughline import messages, processes
 from throughline.messages import GpuFault, LaunchPlan, NodeSamples, Reasons, Sample
 from throughline.observe import hardware
+from throughline.observe.environment import content
 from throughline.observe.hardware import Hardware
 from throughline.observe.telemetry_cards import Cards
 from throughline.rank import heartbeat
@@ -90,10 +91,7 @@ class Links:
 
 def _rate(file: Path) -> float | None:
     """Return the bytes per second of an InfiniBand port, from `100 Gb/sec (4X EDR)`; None if it does not say."""
-    try:
-        rate = re.match(r"([\d.]+) Gb/sec", file.read_text())
-    except OSError:
-        return None
+    rate = re.match(r"([\d.]+) Gb/sec", content(file) or "")
     return float(rate[1]) * 1000 * MEGABIT if rate else None
 
 
