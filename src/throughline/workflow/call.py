@@ -112,9 +112,8 @@ def read(
 
     values: what wins over the files (`load`). workflow: the folder of the workflow, which may be another one than the
     working directory. auto_topologies: what `topologies: auto` of a block means. skipped: says which blocks are not for
-    the machine. apart: no job has the environments of
-    several frameworks, so no job can compare them. say: gets a line for each relative path that does not lead into the
-    working directory, and for each failed repeat that is left out.
+    the machine. apart: no job has the environments of several frameworks, so no job can compare them. say: gets a line
+    for each relative path that does not lead into the working directory, and for each failed repeat that is left out.
     """
     config_paths = ConfigPaths(workflow)
     config = load(paths, values, config_paths, auto_topologies, skipped)

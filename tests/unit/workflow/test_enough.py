@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,8 +15,9 @@ from throughline.report.analysis.summary import Terms
 from throughline.report.render import cell_columns
 from throughline.study import runs
 from throughline.study.config import Config, load
+from throughline.study.presets import WORKFLOW
 from throughline.study.targets import Targets
-from throughline.workflow import enough
+from throughline.workflow import call, enough
 
 REPEATS = (1844.1, 1841.41, 1835.11, 1854.88, 1847.2, 1848.74)
 """DLPerf's repeats of MXNet on 2n8g. Its median of an even count is 1845.65."""
@@ -23,9 +25,13 @@ SEVENTH = "results/b/bz32_fp32/torch/2n8g/run7.json"
 STOPPED = "outcome: stopped from outside; no record\n"
 
 
-def asked(**runs_keys: object) -> Config:
+def values(**runs_keys: object) -> dict[str, Any]:
     block = {"sequence_length": 128, "topologies": ["2n8g"], "batch": {"fp32": [32]}, "hosts": "simulated"}
-    return load([], {"runs": {"repeats": 7, **runs_keys}, "benchmarks": {"b": block}})
+    return {"runs": {"repeats": 7, **runs_keys}, "benchmarks": {"b": block}}
+
+
+def asked(**runs_keys: object) -> Config:
+    return load([], values(**runs_keys))
 
 
 @pytest.fixture
@@ -47,11 +53,17 @@ def left_out(root: Path, config: Config) -> dict[str, str]:
     return enough.given_up(config, runs.expand(config), root)
 
 
+def test_a_call_says_which_repeat_is_left_out(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(root)
+    said: list[str] = []
+    call.read([], values(enough=6), WORKFLOW, lambda _: [], say=said.append)
+    assert any(line.endswith(f"to try it again: snakemake {SEVENTH}") for line in said)
+
+
 def test_a_failed_repeat_is_left_out_and_the_cell_says_why(root: Path) -> None:
     config = asked(enough=6)
     failures = left_out(root, config)
     assert failures == {SEVENTH: "rank 3: killed by signal 9"}
-    assert [f"snakemake {SEVENTH}" in line for line in enough.said(failures)] == [True]
     targets = Targets(config, runs.expand(config), {}, {}, {}, failures)
     wildcards = {"benchmark": "b", "batch": "32", "precision": "fp32"}
     waited = targets.records(**wildcards)
