@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from throughline import disk, page_cache
+from throughline import disk
 from throughline.messages import Checkpointed, Restarted
 from throughline.rank import report
 from throughline.rank.run import Run
@@ -154,7 +154,7 @@ class Costs:
     def drop(self, folder: Path) -> bool:
         """Drop a checkpoint from the page cache of every node. Return whether that worked on rank 0's."""
         self.framework.barrier()
-        dropped = page_cache.drop(_files(folder))
+        dropped = disk.drop(_files(folder))
         return bool(self.framework.broadcast(int(dropped)))
 
 

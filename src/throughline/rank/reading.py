@@ -9,7 +9,7 @@ import itertools
 import os
 import time
 
-from throughline import page_cache
+from throughline import disk
 from throughline.messages import Measured, Memory, ReadPass, Window
 from throughline.rank.data import Decoder
 from throughline.rank.run import Run
@@ -88,7 +88,7 @@ class _Reading:
         if self.run.framework.local_rank or not manifest:
             return "cold"
         entries = (entry for shard in manifest.shards for entry in (shard, shard.get("index")) if entry)
-        return "cold" if page_cache.drop(map(manifest.file, entries)) else "not cold"
+        return "cold" if disk.drop(map(manifest.file, entries)) else "not cold"
 
     def batches_warm(self) -> int:
         """Return how many batches a warm pass takes: those of the last pass, or of PASS_S if it read a whole epoch."""

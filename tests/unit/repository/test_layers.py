@@ -17,7 +17,7 @@ SOURCES = sources.ROOT
 ORDER = [
     {
         "files", "command", "statistics", "outliers", "ratios", "gpus", "processes", "sources", "versions", "memory",
-        "page_cache", "disk", "numbers", "grouping", "messages", "temporary", "text_files", "spec", "progress",
+        "disk", "numbers", "grouping", "messages", "temporary", "text_files", "spec", "progress",
         "randomness", "handover", "spelling", "variables", "log_kinds", "programs",
     },
     {"workloads"},
