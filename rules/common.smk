@@ -13,8 +13,7 @@ from throughline.study.corpus_section import BPE, DATA_PROTOCOL
 from throughline.study.data_sections import CLICKS_PROTOCOL, IMAGES_PROTOCOL, SYNTHETIC_VALUES
 from throughline.study.targets import CELL, CHECK, RUN, pick
 from throughline.workflow.call import or_exit
-from throughline.workflow.commands import Commands
-from throughline.workflow.inputs import by_wildcards, checked, option
+from throughline.workflow.directives import Commands, by_wildcards, checked, option
 from throughline.workflow.training_jobs import RunJobs, TrainingJobs
 from throughline.workloads.faces import SIDE
 

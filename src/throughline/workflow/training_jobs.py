@@ -12,7 +12,7 @@ from throughline.files import UserError
 from throughline.installation import choose, recipe
 from throughline.spec import RunSpec, canonical
 from throughline.study import runs
-from throughline.workflow.inputs import by_wildcards
+from throughline.workflow.directives import by_wildcards
 from throughline.workflow.slurm_resources import SlurmResources, shape
 
 

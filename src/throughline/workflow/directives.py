@@ -1,13 +1,23 @@
-"""The commands of the rules: how a rule starts a script of workflow/scripts or a step that makes data (command.py)."""
+"""The directives of the rules: how a rule starts a script of workflow/scripts or a step that makes data (command.py),
+and functions for inputs and parameters, which look up what the configuration asks for by the wildcards of a job.
+
+If it asks for no such thing, Snakemake ends with the message of that look-up.
+"""
 
 import shlex
-from collections.abc import Container
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from snakemake.io import expand
 
 from throughline import files, sources
 from throughline.command import loaded, rule_words
 from throughline.command import step as function_of
+from throughline.workflow.call import or_exit
+
+InputFunction = Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
@@ -52,3 +62,23 @@ class Commands:
         """Return the words after `python`, as a part of a shell command that Snakemake formats."""
         start = files.from_here(self.root / "src" / "start.py")
         return shlex.join([start, *words]).replace("{", "{{").replace("}", "}}")
+
+
+def by_wildcards(look_up: Callable[..., Any]) -> InputFunction:
+    """Make an input function: it calls `look_up` with the wildcards as keyword arguments."""
+    return lambda wildcards: or_exit(look_up, **dict(wildcards.items()))
+
+
+def checked(check: Callable[..., Any], path: Any) -> InputFunction:
+    """Make an input function: it calls `check` like `by_wildcards`, then fills the wildcards into `path`."""
+
+    def filled(wildcards: Any) -> Any:
+        or_exit(check, **dict(wildcards.items()))
+        return expand(path, **dict(wildcards.items()), allow_missing=True)
+
+    return filled
+
+
+def option(name: str) -> Callable[[Any, Any], list[str]]:
+    """Make a parameter: the option `--name` with the input of that name, or nothing if the rule has no such input."""
+    return lambda wildcards, input: [f"--{name}", str(input.get(name))] if input.get(name) else []
