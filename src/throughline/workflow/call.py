@@ -8,6 +8,7 @@ from typing import Any, TypeVar, get_args
 
 from throughline import files, handover, records, spelling, workloads
 from throughline.checks import convergence_check, equivalence, max_batch
+from throughline.console.console import NO_RECORD, failure_cause, log_lines
 from throughline.corpus.targets import CorpusTargets, finished_shards
 from throughline.datasets.targets import ClicksTargets, FolderTargets
 from throughline.files import UserError
@@ -19,7 +20,6 @@ from throughline.study.config import Config, load
 from throughline.study.presets import of_a_preset
 from throughline.study.section import ConfigPaths
 from throughline.study.targets import Targets
-from throughline.workflow import enough
 from throughline.workflow.inside import Inside
 
 OTHERS = ("results/report.html", "results/compare.json", "results/compare.html", "results/archive.zip")
@@ -121,7 +121,7 @@ def read(
         say(remark)
     specs = runs.expand(config)
     records.leave_newer({spec.summary for spec in specs})
-    failures = enough.given_up(config, specs)
+    failures = given_up(config, specs)
     for record, why in failures.items():
         say(f"runs.enough: {record} failed and is left out ({why}); to try it again: snakemake {record}")
     read = config.folders("corpus")
@@ -145,6 +145,38 @@ def read(
         {room: FolderTargets(section, room, ".tar", ".idx") for room, section in config.pictures().items()},
         ClicksTargets(config.clicks),
     )
+
+
+def given_up(config: Config, specs: Iterable[RunSpec], root: Path = Path()) -> dict[str, str]:
+    """Map the failed repeats that no summary waits for to why they failed: those of cells with enough other repeats.
+
+    A cell has enough if at least runs.enough of its repeats have a record of the present configuration, and every other
+    one was tried and failed. A repeat that was stopped from outside, or not tried yet, can still be made.
+    """
+    cells: dict[tuple[str, str, str], list[RunSpec]] = {}
+    for spec in specs:
+        if config.block(spec.benchmark).enough:
+            cells.setdefault((spec.cell, spec.framework, str(spec.topology)), []).append(spec)
+    found: dict[str, str] = {}
+    for repeats in cells.values():
+        absent = {run.record: _failure(root / run.record) for run in repeats if not (root / run.record).is_file()}
+        enough = config.block(repeats[0].benchmark).enough or 0
+        if absent and len(repeats) - len(absent) >= enough and all(absent.values()):
+            there = [records.stored_run(root / run.record) for run in repeats if run.record not in absent]
+            wanted = {run.canonical for run in repeats}
+            if sum(run is not None and run.spec.canonical in wanted for run in there) >= enough:
+                found |= {record: why for record, why in absent.items() if why}
+    return found
+
+
+def _failure(record: Path) -> str | None:
+    """Return the first line of the error at the end of a run's log; None if the run did not fail."""
+    log = record.with_suffix(".log")
+    lines = log_lines(log)
+    if [line for line in lines if line.startswith("outcome: ")][-1:] != [NO_RECORD]:
+        return None
+    why = "no reason is in its log" if lines[-1] == NO_RECORD else failure_cause([log]).splitlines()[0]
+    return why.removeprefix(f"{record}: ")
 
 
 def _held_out(config: Config, finished: Mapping[str, Mapping[str, Path]]) -> None:

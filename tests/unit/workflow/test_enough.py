@@ -17,7 +17,7 @@ from throughline.study import runs
 from throughline.study.config import Config, load
 from throughline.study.presets import WORKFLOW
 from throughline.study.targets import Targets
-from throughline.workflow import call, enough
+from throughline.workflow import call
 
 REPEATS = (1844.1, 1841.41, 1835.11, 1854.88, 1847.2, 1848.74)
 """DLPerf's repeats of MXNet on 2n8g. Its median of an even count is 1845.65."""
@@ -50,7 +50,7 @@ def log(root: Path, text: str, repeat: int = 7) -> None:
 
 
 def left_out(root: Path, config: Config) -> dict[str, str]:
-    return enough.given_up(config, runs.expand(config), root)
+    return call.given_up(config, runs.expand(config), root)
 
 
 def test_a_call_says_which_repeat_is_left_out(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
