@@ -6,6 +6,7 @@ the source of its figures. A device that is not in the file has no peak and no p
 
 import csv
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import takewhile
@@ -61,12 +62,10 @@ def smallest_here(models: Path = MODELS) -> tuple[str, float | None]:
 
 def driver() -> str | None:
     """Return the version of NVIDIA's driver on this machine; None if there is no driver."""
-    try:
-        text = Path("/proc/driver/nvidia/version").read_text()
-    except OSError:
-        return None
-    version = re.search(r"\b(\d{3}\.\d+(?:\.\d+)?)\b", text)
-    return version[1] if version else None
+    with suppress(OSError):
+        if version := re.search(r"\b(\d{3}\.\d+(?:\.\d+)?)\b", Path("/proc/driver/nvidia/version").read_text()):
+            return version[1]
+    return None
 
 
 def visible_devices(names: str | None) -> list[str] | None:

@@ -20,6 +20,7 @@ from throughline.files import digest, write_json
 from throughline.installation import choose, recipe
 from throughline.launch import machine
 from throughline.messages import Gpus
+from throughline.observe.environment import content
 from throughline.spec import read
 
 TORCH = "torch"
@@ -65,12 +66,9 @@ def seen(framework: str, python: str, device: str, variables: Mapping[str, str])
 
 def _key(framework: str, python: str, device: str, variables: Mapping[str, str]) -> str:
     """Return a digest of everything that a framework's answer depends on."""
-    boot = ""
-    with contextlib.suppress(OSError):
-        boot = BOOT.read_text().strip()
     packages = Path(python).parents[1].glob("lib/python*/site-packages")  # the time changes with every installation
     facts = [
-        boot,
+        content(BOOT) or "",
         device if len(frameworks.of(framework).accelerators) > 1 else "",
         choose.packed(choose.facts()),
         frameworks.of(framework).accelerators,

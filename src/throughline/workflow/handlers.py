@@ -44,7 +44,7 @@ class Handlers:
     def _last_words(self, record: logging.LogRecord) -> bool:
         if record.getMessage().startswith("This was a dry-run"):
             made = self.planned()
-            logger.info("\n".join([*self._about_runs(made), str(made)]))
+            logger.info("\n".join([*(self.lines if made.runs else ()), str(made)]))
         return True
 
     def planned(self) -> Plan:
@@ -58,13 +58,10 @@ class Handlers:
     def start(self) -> None:
         """Print the plan. End Snakemake if the pending files cannot be made here: it would be noticed after hours."""
         made = self.planned()
-        lines = [*self._about_runs(made), *or_exit(self._checked, made), str(made)]
+        lines = [*(self.lines if made.runs else ()), *or_exit(self._checked, made), str(made)]
         logger.info("\n".join(lines), extra={"event": "plan", "plan": made})
         if made.node_jobs and self.inside.submits:
             self.node_jobs.watch()
-
-    def _about_runs(self, made: Plan) -> Iterable[str]:
-        return self.lines if made.runs else ()
 
     def _checked(self, made: Plan) -> list[str]:
         """Return what is to be said of devices and builds."""
