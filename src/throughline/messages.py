@@ -462,8 +462,7 @@ class Stacks(Line):
     """The launcher asks every rank to write the stacks of its threads."""
 
 
-KINDS = (Alive, NodeReady, Start, RankProgress, RankEnded, Refusal, NoTelemetry, Finish, Stacks)
-LINES: dict[str, type[Line]] = {kind.__name__: kind for kind in KINDS}
+LINES: dict[str, type[Line]] = {kind.__name__: kind for kind in Line.__subclasses__()}
 
 
 def line(message: Line) -> str:

@@ -45,8 +45,6 @@ PHASES = (
 
 A rank that waits for another rank may be several phases ahead of it, such as while rank 0 evaluates or writes.
 """
-
-
 STOP = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 

@@ -40,8 +40,6 @@ CONTENT = "the content of the data"
 """The name of what `data_of` returns, as warnings print it."""
 TF32 = "NVIDIA_TF32_OVERRIDE"
 """With 0, NVIDIA's libraries never round an operand to TF32, whatever a framework asks for."""
-
-
 DECLARED = "declared"
 """The kind of accelerators that the configuration states, because we cannot count them."""
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from throughline.files import UserError
 from throughline.gpus import visible_devices
 from throughline.memory import gib
 from throughline.messages import GpuFault, LaunchPlan
@@ -189,7 +190,7 @@ class Cards:
                 self.facts = [card.facts() for card in self.cards]
             except nvml.NVMLError as error:
                 self.reason = f"NVML: {error}"
-            except Unnamed as error:
+            except UserError as error:
                 self.reason = str(error)
                 self.doubts = [self.reason]
 
@@ -270,14 +271,10 @@ def _handles(count: int) -> list[Any]:
     return [_of(name, by_index(int(name)) if name.isdigit() else by_uuid(name)) for name in list(names)[:count]]
 
 
-class Unnamed(Exception):
-    """It is unknown which slice of a GPU the run uses."""
-
-
 def _of(name: str, handle: Any) -> Any:
     """Return the handle of what a rank computes on: the GPU or, in MIG mode, a slice of it.
 
-    Raise Unnamed if CUDA_VISIBLE_DEVICES names no slice and the GPU has not exactly one.
+    Raise UserError if CUDA_VISIBLE_DEVICES names no slice and the GPU has not exactly one.
     """
     try:
         sliced = not name.startswith("MIG") and nvml.nvmlDeviceGetMigMode(handle)[0]
@@ -290,7 +287,7 @@ def _of(name: str, handle: Any) -> Any:
         with contextlib.suppress(nvml.NVMLError_NotFound):
             slices.append(nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, number))
     if len(slices) != 1:
-        raise Unnamed(
+        raise UserError(
             f"GPU {name} is in MIG mode with {len(slices)} slices, and CUDA_VISIBLE_DEVICES names none by its UUID: "
             "without the slice there is no telemetry of it"
         )

@@ -1,6 +1,7 @@
 """Compute the parts of a run's record that come from telemetry: every node's figures, memory, use of GPUs, warnings."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -55,10 +56,9 @@ def observations(
 
 def _left(kind: type[Left], path: Path) -> Left | None:
     """Return what a sampler has left in a file; None if it left nothing that can be read."""
-    try:
+    with suppress(OSError, ValueError):
         return messages.read(kind, path)
-    except (OSError, ValueError):
-        return None
+    return None
 
 
 def parts(
