@@ -82,9 +82,8 @@ def planned(
     side_by_side = on_slurm or fleet.hosts == "ssh"
     total_s = sum(max(nodes.values()) for nodes in busy_s.values()) if side_by_side else sum(each_s.values())
     count, total = (sum(map(len, some.values())) for some in (to_make, node_jobs))
-    several = len(fleet.nodes) > 1
-    where = f"{len(fleet.nodes)} node{'s' * several}"
-    how = ", if all nodes work side by side" if side_by_side and several else ""
+    where = counted(len(fleet.nodes), "node")
+    how = ", if all nodes work side by side" if side_by_side and len(fleet.nodes) > 1 else ""
     lines = [
         f"  acceptance of {where}: {count} of {total} measurements to make, in {counted(len(to_make), 'node job')}",
         *(f"    node {node} is left out, because {why}; a later call measures it" for node, why in away.items()),

@@ -11,9 +11,6 @@ from throughline.messages import RankReport
 from throughline.rank.run import STAGES
 
 PARTS = ("imports", *STAGES, "first_step")
-NO_STAGE = "it trains nothing"
-OF_PROGRAM = "a program of somebody else does not say"
-NOT_COMPILED = "nothing is compiled, or the library does not say whether it used a cache"
 Restart = tuple[float, Mapping[int, RankReport]]
 """When ranks were started that begin again from the last checkpoint (`time.time()`), and their reports."""
 
@@ -27,10 +24,10 @@ def start_up(reports: Mapping[int, RankReport], began: float) -> dict[str, Any] 
     if measured is None or measured.start_up is None:
         return None
     seconds = {"launch": max(0.0, measured.start_up.began - began), **measured.start_up.seconds}
-    why = OF_PROGRAM if reports[0].program else NO_STAGE
+    why = "a program of somebody else does not say" if reports[0].program else "it trains nothing"
     reasons = {f"{part}_s": why for part in PARTS if part not in seconds}
     if measured.start_up.from_cache is None:
-        reasons["from_cache"] = NOT_COMPILED
+        reasons["from_cache"] = "nothing is compiled, or the library does not say whether it used a cache"
     return {
         "total_s": sum(seconds.values()),
         **{f"{part}_s": seconds.get(part) for part in ("launch", *PARTS)},

@@ -21,7 +21,6 @@ from throughline.files import UserError
 SINFO = ["sinfo", "--noheader", "--exact", "--Node", "--format", "%N|%P|%T|%G|%c|%f"]
 UP = ("idle", "mixed", "allocated", "completing", "planned", "reserved")
 """The states of nodes on which jobs start, now or later."""
-SET_DEVICE = "set runs.device to cuda or cpu, for instance with --config 'runs={device: cuda}'"
 LOOK_EVERY_S = 30.0
 WAITING = ["squeue", "--me", "--noheader", "--states", "PENDING", "--format", "%A|%Z|%k|%n"]
 
@@ -99,7 +98,8 @@ def device(partition: str | None) -> tuple[str, str]:
             f"runs.device is auto, and {_named(partition)} has nodes with GPUs ({with_gpus}) and without "
             f"({count - with_gpus})",
             why="one run has to get nodes of one kind",
-            next_step=SET_DEVICE + "; or name another partition (slurm_partition in slurm/config.yaml)",
+            next_step="set runs.device to cuda or cpu, for instance with --config 'runs={device: cuda}'; or name another "
+            "partition (slurm_partition in slurm/config.yaml)",
         )
     if with_gpus:
         return "cuda", f"every node of {_named(partition)} has GPUs"
