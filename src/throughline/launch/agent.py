@@ -37,7 +37,6 @@ from throughline.gpus import visible_devices
 from throughline.messages import Beat, GpuFault, LaunchPlan
 from throughline.rank import heartbeat, ranks
 
-RUNNER = "throughline.launch.program_runner"
 EVERY_S = 1.0
 """How often the agent reports the progress of the ranks."""
 LAST_S = 5.0
@@ -127,7 +126,7 @@ class Agent:
 
     async def start_programs(self) -> None:
         """Start the runners of a program. The run ends with that of rank 0, which then ends all others."""
-        ends = await self.spawn_ranks(self.plan.workflow_python, RUNNER)
+        ends = await self.spawn_ranks(self.plan.workflow_python, "throughline.launch.program_runner")
         first: asyncio.Future[Any] = ends.pop(0) if 0 in ends else create_task(self.finish.wait())
         waiting: set[asyncio.Future[Any]] = {first, *ends.values()}
         while not (self.failed or first.done()):

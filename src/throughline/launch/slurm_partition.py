@@ -98,8 +98,8 @@ def device(partition: str | None) -> tuple[str, str]:
             f"runs.device is auto, and {_named(partition)} has nodes with GPUs ({with_gpus}) and without "
             f"({count - with_gpus})",
             why="one run has to get nodes of one kind",
-            next_step="set runs.device to cuda or cpu, for instance with --config 'runs={device: cuda}'; or name another "
-            "partition (slurm_partition in slurm/config.yaml)",
+            next_step="set runs.device to cuda or cpu, for instance with --config 'runs={device: cuda}'; or name "
+            "another partition (slurm_partition in slurm/config.yaml)",
         )
     if with_gpus:
         return "cuda", f"every node of {_named(partition)} has GPUs"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 from pydantic import Field, PositiveFloat, model_validator
 
@@ -11,7 +11,6 @@ from throughline.study.benchmark import DeviceName, HostName, PartitionName
 from throughline.study.section import Name, PositiveInt, Section, Text
 
 What = Literal["step", "matmul", "memory", "copies", "all-reduce", "disk"]
-WHATS: tuple[What, ...] = get_args(What)
 FigureName = Literal[
     "samples_per_s", "matmul", "vector_memory", "host_to_device", "device_to_host", "bus_bandwidth", "latency",
     "disk_write", "disk_read",
@@ -103,7 +102,7 @@ class Accept(Section):
     )
     repeats: Annotated[int, Field(ge=1, le=99)] = Field(3, description="how often everything is measured")
     measure: Annotated[list[What], Field(min_length=1)] = Field(
-        default_factory=lambda: list(WHATS),
+        default_factory=lambda: list(FIGURES),
         description="fewer take less time. Without `all-reduce`, pairs are not measured",
     )
     train: Name | OfProgram | None = Field(
