@@ -188,8 +188,7 @@ class Agent:
         except OSError:  # the rank has ended already, or Linux is older than 5.3
             while pid in self.rank_processes():
                 await asyncio.sleep(0.1)
-            process = None
-        if process is not None:
+        else:
             ended = asyncio.Event()
             self.loop.add_reader(process, ended.set)
             try:
