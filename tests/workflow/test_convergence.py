@@ -154,7 +154,13 @@ def test_a_killed_run_resumes_and_ends_at_the_same_losses(tmp_path: Path, manife
 
     place = tmp_path / "convergence.json"
     (tmp_path / "stated.csv").write_text(f"step,loss\n30,{end_loss}\n")
-    script = ["src/start.py", "workflow/scripts/convergence_verdict.py", str(cut), "--against", str(tmp_path / "stated.csv")]
+    script = [
+        "src/start.py",
+        "workflow/scripts/convergence_verdict.py",
+        str(cut),
+        "--against",
+        str(tmp_path / "stated.csv"),
+    ]
     ends([sys.executable, *script, "--tolerance=0.01", "--output", str(place)])
     assert checks.read(place).verdict.verdict == "pass"
     assert place.with_suffix(".svg").stat().st_size > 5000
