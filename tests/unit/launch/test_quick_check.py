@@ -17,16 +17,17 @@ from throughline.study.acceptance import Fleet, Plan
 from throughline.study.config import load
 
 JOB = """
-import pathlib, sys, time
-node = sys.argv[sys.argv.index("--output") + 1].split("/")[2]
-print("begun", flush=True)
-if node == "node1":
-    time.sleep(600)
-if node == "node2":
-    sys.exit("it has no GPU")
-visit = pathlib.Path(sys.argv[sys.argv.index("--output") + 1])
-visit.parent.mkdir(parents=True, exist_ok=True)
-visit.write_text("{}")
+import sys, time
+from pathlib import Path
+def main(visit: str, output: Path, hang_after_s: float) -> None:
+    node = output.parts[2]
+    print("begun", flush=True)
+    if node == "node1":
+        time.sleep(600)
+    if node == "node2":
+        sys.exit("it has no GPU")
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text("{}")
 """
 
 
