@@ -6,6 +6,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 from statistics import median
@@ -288,12 +289,13 @@ def in_queue(name: str) -> str:
 def outcome(spec: RunSpec, plan: Plan) -> str:
     """Return the outcome of a run: `bert bz32 fp32 torch 1n2g (repeat 2): 914.2 samples/s, median of 2: 910.0`.
 
-    The median is that of the repeats in the same surroundings, because a summary never mixes them.
+    The median is that of the repeats with the same specification and in the same surroundings, because a summary
+    never mixes them.
     """
     where = spec.framework, spec.topology, f"(repeat {spec.repeat})"
     title = cell_name(spec.benchmark, spec.batch, spec.precision, *where)
-    speeds: dict[str, list[float]] = {}
-    ended, here = "", ""
+    speeds: dict[tuple[str, str], list[float]] = {}
+    ended, here = "", ("", "")
     for repeat in plan.specs:
         if repeated(repeat) != repeated(spec):
             continue
@@ -301,10 +303,10 @@ def outcome(spec: RunSpec, plan: Plan) -> str:
             record = read_run(repeat.record)
         except (UserError, OSError):
             continue
-        speed, surroundings = record.samples_per_s, baseline.surroundings(record)
+        speed, same = record.samples_per_s, (baseline.surroundings(record), replace(record.spec, repeat=1).canonical)
         if speed:
-            speeds.setdefault(surroundings, []).append(speed)
+            speeds.setdefault(same, []).append(speed)
         if repeat.record == spec.record:
-            ended, here = f"{speed:.1f} {record.unit}" if speed else f"{record.status}: {record.reason}", surroundings
-    same = speeds.get(here, [])
-    return f"{title}: {ended}" + (f", median of {len(same)}: {median(same):.1f}" if len(same) > 1 else "")
+            ended, here = f"{speed:.1f} {record.unit}" if speed else f"{record.status}: {record.reason}", same
+    alike = speeds.get(here, [])
+    return f"{title}: {ended}" + (f", median of {len(alike)}: {median(alike):.1f}" if len(alike) > 1 else "")

@@ -6,6 +6,7 @@ import io
 import logging
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,17 @@ def test_the_median_so_far_mixes_no_environments(tmp_path: Path, monkeypatch: py
     assert lines[1].endswith("(repeat 2): 30.0 samples/s, median of 2: 25.0")
     assert lines[3].endswith("(repeat 4): 210.0 samples/s, median of 2: 205.0")
     assert lines[4].endswith("(repeat 5): 99.0 samples/s")
+
+
+def test_the_median_so_far_mixes_no_specifications(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a change of the configuration, records of the earlier one lie where the new ones will be written."""
+    monkeypatch.chdir(tmp_path)
+    changed = [replace(spec, steps=replace(spec.steps, timed=spec.steps.timed + 1)) for spec in FIVE]
+    for spec, speed in [*zip(FIVE, (20.0,) * 5, strict=True), *zip(changed[:2], (30.0, 40.0), strict=True)]:
+        Path(spec.record).parent.mkdir(parents=True, exist_ok=True)
+        write_json(Path(spec.record), record(spec.values(), speed))
+        line = outcome(spec, Plan(changed, []))
+    assert line.endswith("(repeat 2): 40.0 samples/s, median of 2: 35.0")
 
 
 @pytest.mark.parametrize("name", LOGS)
