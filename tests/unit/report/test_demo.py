@@ -12,7 +12,10 @@ from throughline.report.render import page
 
 DOCS = Path(__file__).parents[3] / "docs"
 KEPT, PAGE = DOCS / "demo", DOCS / "demo-report.html"
-PRIVATE = re.compile(r"/(?:home|root|work|tmp|usr/local)/|\d{1,3}(?:\.\d{1,3}){3}(?![\d.])|https?://(?!www\.w3\.org)")
+PRIVATE = re.compile(
+    r"/(?:home|root|work|tmp|usr/local)/|(?<![\d.])(?!127\.)\d{1,3}(?:\.\d{1,3}){3}(?![\d.])|https?://(?!www\.w3\.org)"
+)
+"""Paths and addresses, without those of the loopback interface, which every machine has."""
 
 
 @pytest.mark.slow
