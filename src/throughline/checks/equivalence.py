@@ -335,6 +335,8 @@ class _Runs:
         request = replace(request, weights=weights, updates=updates, part_of=part_of)
         try:
             record = launcher.run(request)
+        except launcher.Stopped:  # it says nothing about the framework
+            raise
         except (UserError, ValueError) as error:  # ValueError: the reports of the ranks do not make a valid record
             print(f"{path}: {error}", file=sys.stderr)
             return Comparison(verdict="failed", reason=error.what if isinstance(error, UserError) else str(error))

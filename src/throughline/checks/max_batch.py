@@ -211,6 +211,8 @@ class _Search:
         request = replace(request, telemetry=False, part_of=f"{self.folder}.json")
         try:
             record = launcher.run(request)
+        except launcher.Stopped:
+            raise
         except UserError as error:
             raise UserError(
                 f"{quantity} {size} of {framework} failed for another reason than memory: {error.what}",

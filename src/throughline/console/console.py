@@ -75,6 +75,7 @@ class Console(logging.Handler):
             self._bar.add_task("", total=1.0, left="", detail="")
         self._output, path = tempfile.mkstemp()
         os.unlink(path)
+        self._written = 0  # bytes that jobs had written when the last of them ended
         self._streams: dict[int, int] = {}
         self._over = threading.Event()
 
@@ -178,6 +179,7 @@ class Console(logging.Handler):
 
     def _finish(self, output: str, since: float) -> None:
         self._done.add(output)
+        self._written = os.fstat(self._output).st_size
         if (plan := self._plan) is None:
             return
         seconds, kind = time.monotonic() - since, self._kind(output)
@@ -222,7 +224,7 @@ class Console(logging.Handler):
             ", ".join(done or ["last steps"]) + (f", {len(self._failed)} failed" if self._failed else ""),
             len(self._done) / len(plan.jobs) if left_s is None else passed_s / (passed_s + left_s + 1e-9),
             f"about {duration(left_s)} left" if left_s else "",
-            ", ".join(begun) if not done else in_queue(self._slurm) if plan.cluster else self._last_line(),
+            in_queue(self._slurm) if done and plan.cluster else self._now([] if done else begun),
         )
 
     def _left_s(self, plan: Plan, begun: Mapping[str, float]) -> float | None:
@@ -240,11 +242,12 @@ class Console(logging.Handler):
                 parts.append((now - self._since[kind]) / done * left if done else None)
         return None if None in parts else sum(filter(None, parts))
 
-    def _last_line(self) -> str:
-        """Return the last line that any job has written; "" without one."""
+    def _now(self, outputs: Iterable[str]) -> str:
+        """Return what is being made, and the last line that a job has written since the last one ended."""
         size = os.fstat(self._output).st_size
-        text = os.pread(self._output, 500, max(size - 500, 0)).decode("utf-8", errors="replace")
-        return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
+        text = os.pread(self._output, 500, max(size - 500, self._written)).decode("utf-8", errors="replace")
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        return ": ".join(filter(None, [", ".join(outputs), *lines[-1:]]))
 
 
 def _output(record: Any) -> str:

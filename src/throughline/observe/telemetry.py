@@ -157,7 +157,11 @@ class Machine:
 
 
 class Processes:
-    """The use of resources by all ranks and all descendants of the agent, also those that have ended, but not by us."""
+    """The use of resources by all ranks and all descendants of the agent, also those that have ended, but not by us.
+
+    Linux adds the time of a process that has ended to that of its parent, so nothing is lost between two samples. The
+    disk counters of its last moments are lost.
+    """
 
     COUNTERS = ("cpu_s", "disk_read_bytes", "disk_written_bytes")
 
@@ -165,6 +169,8 @@ class Processes:
         self.agent = agent
         self.reasons: dict[str, str] = {}
         self.known: dict[int, tuple[psutil.Process, dict[str, float]]] = {}
+        self.parents: dict[int, int] = {}
+        """Map each process that was ever known to its parent."""
         self.ended: list[dict[str, float]] = []
 
     def discover(self, ranks: Iterable[int]) -> None:
@@ -174,6 +180,7 @@ class Processes:
             if pid not in self.known:
                 with contextlib.suppress(psutil.Error):
                     self.known[pid] = psutil.Process(pid), dict.fromkeys(self.COUNTERS, 0.0)
+                    self.parents[pid] = self.known[pid][0].ppid()
 
     def read(self) -> dict[str, float | None]:
         resident = threads = 0
@@ -181,15 +188,19 @@ class Processes:
             try:
                 with process.oneshot():
                     cpu = process.cpu_times()
-                    counters["cpu_s"] = cpu.user + cpu.system
+                    counters["cpu_s"] = cpu.user + cpu.system + cpu.children_user + cpu.children_system
                     resident += process.memory_info().rss
                     threads += process.num_threads()
                     self._read_disk(process, counters)
             except psutil.Error:
                 del self.known[pid]
+                if self.parents[pid] in (self.agent, *self.parents):
+                    counters["cpu_s"] = 0.0  # its parent has it
                 self.ended.append(counters)
         used = self.ended + [counters for _, counters in self.known.values()]
         totals = {name: sum(counters[name] for counters in used) for name in self.COUNTERS}
+        agent = psutil.Process(self.agent).cpu_times()
+        totals["cpu_s"] += agent.children_user + agent.children_system
         return {**totals, **dict.fromkeys(self.reasons), "memory_bytes": resident, "threads": threads}
 
     def _read_disk(self, process: psutil.Process, counters: dict[str, float]) -> None:

@@ -13,6 +13,7 @@ import training_fixtures
 from throughline import records, workloads
 from throughline.checks import equivalence, reference_process, updates
 from throughline.files import UserError
+from throughline.launch import launcher
 from throughline.launch.request import RunRequest
 from throughline.records import Equivalence
 from throughline.records.checks import Updates
@@ -210,6 +211,11 @@ def test_whatever_a_run_comes_to_there_is_a_proof_with_its_verdict(
     warned = advice.about_frameworks({}, {"torch": mathematics})
     assert bool(warned) == (verdict not in ("equal", "unsupported"))
     assert ("options.clip: value had nothing to clip in these steps" in proof.covers) == bool(proof.reference_loss)
+
+
+def test_a_check_that_is_stopped_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(launcher.Stopped):
+        proved(monkeypatch, tmp_path, {"fp32": launcher.Stopped("x: stopped from outside")})
 
 
 def test_each_precision_is_held_against_fp32(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

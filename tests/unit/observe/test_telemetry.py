@@ -15,7 +15,8 @@ import psutil
 import pytest
 
 import training_fixtures
-from throughline import messages, records
+from process_helpers import until
+from throughline import messages, processes, records
 from throughline.messages import LaunchPlan, Memory, NodeSamples, Reasons, Sample, Window
 from throughline.observe import telemetry, telemetry_record, telemetry_window
 from throughline.observe.telemetry_cards import LIMITS
@@ -197,6 +198,25 @@ def test_nodes_whose_cards_are_set_otherwise_are_told_of() -> None:
     telemetry = [telemetry_window.condensed(seen.sampled, seen.node, None) for seen in both]
     (warning,) = telemetry_record.warnings(both, telemetry, plan(), 1)
     assert warning.startswith("node 3: GPU 1: power_limit_w is 400.0, and 700.0 on node 0")
+
+
+def test_the_time_of_a_process_that_ends_between_two_samples_counts(tmp_path: Path) -> None:
+    """A program ends right after its last step. The time is that of a grandchild, which another process waits for."""
+    work = "import time; input(); [None for _ in iter(lambda: time.process_time() < 0.5, False)]; time.sleep(0.2)"
+    wait = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]]); input()"
+    with subprocess.Popen([sys.executable, "-c", wait, work], stdin=subprocess.PIPE) as child:
+        watched = telemetry.Processes(os.getpid())
+        until(lambda: len(processes.descendants(child.pid)) == 1)
+        watched.discover([])
+        before = watched.read()["cpu_s"] or 0.0
+        assert child.stdin
+        child.stdin.write(b"\n")
+        child.stdin.flush()
+        until(lambda: not processes.descendants(child.pid))
+        between = watched.read()["cpu_s"] or 0.0
+        child.communicate(b"\n")
+        after = watched.read()["cpu_s"] or 0.0
+    assert 0.3 < between - before < 0.8 and between <= after < between + 0.3
 
 
 def test_a_system_that_counts_no_process_s_disk_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
