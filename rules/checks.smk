@@ -4,7 +4,7 @@
 #   out: results/<benchmark>/equivalence.json, max_<quantity>_<precision>.json,
 #        convergence_bz<b>_<precision>_<framework>_<topology>.json; their plots; records and logs in folders of these names
 
-EQUIVALENCE = TrainingJobs(TARGETS.proof, SLURM)
+EQUIVALENCE = TrainingJobs(TARGETS.equivalence_check, SLURM)
 SEARCHES = TrainingJobs(TARGETS.search, SLURM)
 CONVERGENCE = RunJobs(lambda **wildcards: [TARGETS.check(**wildcards)], SLURM)
 

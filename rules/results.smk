@@ -15,7 +15,7 @@ rule summary:
     input:
         records=by_wildcards(TARGETS.records),
         equivalence=lambda wildcards: (
-            f"results/{wildcards.benchmark}/equivalence.json" if wildcards.benchmark in TARGETS.proofs else []
+            f"results/{wildcards.benchmark}/equivalence.json" if wildcards.benchmark in TARGETS.equivalence_checks else []
         ),
         prices=files.from_here(INSIDE.root / "resources/gpus.csv"),
         code=code_of("summarize"),
@@ -110,7 +110,7 @@ rule report:
         manifests=[ancient(manifest) for manifest in TARGETS.manifests()],
         tables=expand("results/{benchmark}/tables", benchmark=TARGETS.by_benchmark),
         plots=expand("results/{benchmark}/plots", benchmark=TARGETS.by_benchmark),
-        equivalence=expand("results/{benchmark}/equivalence.svg", benchmark=TARGETS.proofs),
+        equivalence=expand("results/{benchmark}/equivalence.svg", benchmark=TARGETS.equivalence_checks),
         largest=list(TARGETS.searches),
         convergence=list(TARGETS.checks),
         predictions=TARGETS.every_prediction,

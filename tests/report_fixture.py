@@ -257,8 +257,8 @@ def write_summary(records: list[Path], repeats: int = 5, **options: Any) -> Path
 
 def checked(found: Summary, **verdicts: str) -> Summary:
     """Give a summary the verdicts of a numerical equivalence check, by framework."""
-    proof = {"largest_difference": 1e-7, "tolerance": 1e-5, "reason": None, "covers": []}
-    made = {name: EquivalenceVerdict.model_validate(proof | {"verdict": one}) for name, one in verdicts.items()}
+    check = {"largest_difference": 1e-7, "tolerance": 1e-5, "reason": None, "covers": []}
+    made = {name: EquivalenceVerdict.model_validate(check | {"verdict": one}) for name, one in verdicts.items()}
     return found.model_copy(update={"equivalence": made})
 
 

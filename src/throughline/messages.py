@@ -228,7 +228,7 @@ class Update(Message):
     weights: float
 
 
-class Proven(Message):
+class EquivalenceReport(Message):
     """What only a rank of an equivalence check reports.
 
     skipped: the steps that the loss scaler skipped; the first step is 1. reason: why `updates` is empty.
@@ -297,7 +297,7 @@ class Measured(Message):
     facts: what the workload knows about its data; counted: what the workload counted in the data of the window;
     figures: measurements beside throughput ({name, unit, better, at, value}); loss: None if nothing is trained;
     min_window_seconds: the shortest window that the rank planned for; batches_ahead: how many batches may wait for the
-    rank; proof: None outside an equivalence check.
+    rank; equivalence: None outside an equivalence check.
     """
 
     cpu_seconds: float
@@ -319,7 +319,7 @@ class Measured(Message):
     min_window_seconds: float = 0.0
     batches_ahead: int = 0
     rounding: Rounding | None = None
-    proof: Proven | None = None
+    equivalence: EquivalenceReport | None = None
     start_up: StartUp | None = None
     checkpoints: Checkpointed | None = None
     reading: list[ReadPass] = field(default_factory=list)

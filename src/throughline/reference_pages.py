@@ -39,7 +39,7 @@ def places() -> dict[Path, dict[str, str]]:
         PAGES / "records.md": {name: "\n".join(map(_class, entries)) for name, entries in FILES.items()},
         PAGES / "warnings.md": {
             "runs": _meanings(run.STATUSES),
-            "equivalence": _meanings(checks.PROOF_VERDICTS),
+            "equivalence": _meanings(checks.CHECK_VERDICTS),
             "imports": _meanings(imported.OUTCOMES),
         },
         PAGES / "faults.md": {"faults": "\n".join(_faults())},

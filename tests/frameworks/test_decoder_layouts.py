@@ -78,7 +78,7 @@ def refused(spec: RunSpec) -> str | None:
 def test_every_combination_is_supported_or_has_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in decoder_layouts.described(tmp_path).items():
         monkeypatch.setenv(name, value)
-    proven = {None, *(lies(options) for _, _, options in CASES.values())}
+    checked = {None, *(lies(options) for _, _, options in CASES.values())}
     for kind in KINDS:
         base = decoder_layouts.spec(kind, 8, {})
         for chosen in product(*VALUES.values(), (False, True, "selective")):
@@ -87,7 +87,7 @@ def test_every_combination_is_supported_or_has_a_reason(tmp_path: Path, monkeypa
             expected = reason(kind, *chosen[:4])
             assert (found is None) == (expected is None), (kind, options, found)
             assert (expected or "") in (found or ""), (kind, options)
-            assert found or lies(options) in proven, (kind, options)
+            assert found or lies(options) in checked, (kind, options)
 
 
 def lies(options: Mapping[str, Any]) -> tuple[str, bool, bool, bool] | None:
@@ -99,7 +99,7 @@ def lies(options: Mapping[str, Any]) -> tuple[str, bool, bool, bool] | None:
     return None if found == ("none", False, False, False) else found  # type: ignore[return-value]
 
 
-def test_every_architecture_is_proven() -> None:
+def test_every_architecture_is_checked() -> None:
     assert set(architecture.KINDS) == set(KINDS) == {kind for _, kind, _ in CASES.values()}
     cut = {kind for _, kind, options in CASES.values() if options.get("tensor_parallel")}
     assert set(KINDS) - cut == {"mistral", "qwen3_moe"}, "llama and mixtral are cut in the same way"
@@ -128,6 +128,6 @@ def test_the_equivalence_check_finds_it_equal(
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(equivalence, "STEPS", 10)
     spec = replace(decoder_layouts.spec(kind, 1, options), topology=Topology.parse(topology), batch=4)
-    frameworks_found = equivalence.prove([spec], None, {}, tmp_path / "proof")["frameworks"]
+    frameworks_found = equivalence.check([spec], None, {}, tmp_path / "check")["frameworks"]
     found = frameworks_found["torch"][topology]
     assert (found["verdict"], found["updates"]["verdict"]) == ("equal", "equal"), found

@@ -33,7 +33,7 @@ PHASE_1 = {
 
 
 @pytest.fixture(scope="module")
-def proven(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> tuple[records.Equivalence, Path]:
+def checked(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> tuple[records.Equivalence, Path]:
     """One equivalence check of every framework whose environment is built, and the folder of its logs.
 
     With what is hardest to do on several devices: a norm over all gradients, of several micro-batches. The rate changes
@@ -48,20 +48,20 @@ def proven(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> tuple[records.
         for framework in pythons
         for topology, precision in (("1n1g", "fp32"), ("1n1g", "bf16"), ("1n2g", "fp32"))
     ]
-    folder = tmp_path_factory.mktemp("proven")
+    folder = tmp_path_factory.mktemp("checked")
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # compiles faster
-        result = equivalence.prove(specs, lab.manifest, pythons, folder / "equivalence")
+        result = equivalence.check(specs, lab.manifest, pythons, folder / "equivalence")
     records.write(records.Equivalence, result, folder / "equivalence.json")
     return records.read_equivalence(folder / "equivalence.json"), folder / "equivalence"
 
 
 @pytest.mark.parametrize("framework", frameworks.NAMES)
 def test_fifty_steps_on_one_and_two_devices_are_the_reference(
-    proven: tuple[records.Equivalence, Path], framework: str
+    checked: tuple[records.Equivalence, Path], framework: str
 ) -> None:
     python(framework)  # skips where its environment is not built
-    found, folder = proven
+    found, folder = checked
     assert found.steps == 50 and found.tolerance == 2e-5
     for topology, one in found.frameworks[framework].items():
         assert one.verdict == "equal", (topology, one.reason)
@@ -144,7 +144,7 @@ Until = Callable[[list[float]], bool] | None
 """Whether these losses are enough to see, so that a training ends. None: it makes all its steps."""
 
 
-class Proof:
+class Check:
     """Runs of torch in this process, and the reference that they are held against."""
 
     def __init__(self, lab: Lab, folder: Path) -> None:
@@ -202,8 +202,8 @@ class Proof:
 
 
 @pytest.fixture(scope="module")
-def proof(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Proof:
-    return Proof(lab, tmp_path_factory.mktemp("proof"))
+def check(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Check:
+    return Check(lab, tmp_path_factory.mktemp("check"))
 
 
 def changed(spec: RunSpec, place: str, **changes: Any) -> RunSpec:
@@ -216,15 +216,15 @@ def decay_everything(rank: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["adam", "adamw", "bertadam", "lamb"])
-def test_every_optimizer_is_its_paper_and_small_differences_are_noticed(proof: Proof, name: str) -> None:
+def test_every_optimizer_is_its_paper_and_small_differences_are_noticed(check: Check, name: str) -> None:
     asked = training_fixtures.spec(optimizer={"name": name, "epsilon": 1e-8}, options={"clip": "global_norm"})
     spec = equivalence.settings(asked)
-    true = proof.expected(spec)
+    true = check.expected(spec)
 
     def different(losses: list[float]) -> bool:
         return equivalence.judged(losses, true, equivalence.TOLERANCE).verdict == "different"
 
-    right = equivalence.judged(proof.losses(spec), true, equivalence.TOLERANCE)
+    right = equivalence.judged(check.losses(spec), true, equivalence.TOLERANCE)
     assert right.verdict == "equal" and right.largest_difference is not None and right.largest_difference < 1e-6
     wrong = {
         "beta2": (changed(spec, "optimizer", betas=(0.9, 0.998)), None),
@@ -235,7 +235,7 @@ def test_every_optimizer_is_its_paper_and_small_differences_are_noticed(proof: P
         "no clipping": (changed(spec, "options", clip="none"), None),
         "another order of the data": (replace(spec, seed=43), None),
     }
-    unnoticed = [what for what, given in wrong.items() if not different(proof.losses(*given, until=different))]
+    unnoticed = [what for what, given in wrong.items() if not different(check.losses(*given, until=different))]
     assert not unnoticed
 
 
@@ -249,13 +249,13 @@ def test_every_optimizer_is_its_paper_and_small_differences_are_noticed(proof: P
     ],
     ids=str,
 )
-def test_every_option_that_is_measured_is_the_reference(proof: Proof, options: dict[str, Any]) -> None:
+def test_every_option_that_is_measured_is_the_reference(check: Check, options: dict[str, Any]) -> None:
     """Compiled, and without padding: sums in another order, and no more rounding than without."""
     spec = equivalence.settings(training_fixtures.spec(options=options), steps=20)
-    found = equivalence.judged(proof.losses(spec), proof.expected(spec), 1e-6)
+    found = equivalence.judged(check.losses(spec), check.expected(spec), 1e-6)
     assert found.verdict == "equal", found.reason
     if options.get("gradient_accumulation"):
-        half = proof.losses(changed(spec, "options", gradient_accumulation=1))
+        half = check.losses(changed(spec, "options", gradient_accumulation=1))
         assert equivalence.judged(half, found.loss, equivalence.TOLERANCE).verdict == "different"
 
 
@@ -272,13 +272,13 @@ def clips_what_is_scaled(rank: Any) -> None:
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
-def test_lower_precisions_are_fp32_but_for_their_rounding(proof: Proof, precision: str) -> None:
+def test_lower_precisions_are_fp32_but_for_their_rounding(check: Check, precision: str) -> None:
     asked = training_fixtures.spec(precision=precision, options={"clip": "global_norm"})
     spec, tolerance = equivalence.settings(asked), equivalence.LOWER[precision]
-    true = proof.losses(replace(spec, precision="fp32"))
+    true = check.losses(replace(spec, precision="fp32"))
 
     def verdict(spoil: Spoil = None) -> str:
-        return equivalence.judged(proof.losses(spec, spoil), true, tolerance).verdict
+        return equivalence.judged(check.losses(spec, spoil), true, tolerance).verdict
 
     assert verdict() == "equal"
     assert verdict(weights_in_bf16 if precision == "bf16" else clips_what_is_scaled) == "different"
@@ -329,11 +329,11 @@ def products_in_tf32(rank: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["adam", "adamw", "lamb", "sgd"])
-def test_updates_show_what_losses_hide(proof: Proof, name: str) -> None:
+def test_updates_show_what_losses_hide(check: Check, name: str) -> None:
     """An honest run is far from the tolerance on one side, and products rounded to TF32 on the other. Queries and keys
     that stay as they are, or only decay, are found by their names; with Adam and SGD the losses do not show it."""
     spec = equivalence.settings(training_fixtures.spec(optimizer={"name": name}))
-    honest, losses = proof.updates(spec)
+    honest, losses = check.updates(spec)
     assert (honest.verdict, losses.verdict) == ("equal", "equal"), honest.reason
     assert len(honest.tensors) >= 38 and sum("query" in tensor for tensor in honest.tensors) == 4
     assert updates.UNKNOWN not in honest.left_out
@@ -341,15 +341,15 @@ def test_updates_show_what_losses_hide(proof: Proof, name: str) -> None:
     assert all((one.difference or 0.0) <= one.tolerance - 0.75 * allowed for one in honest.tensors.values())
 
     parts = {tensor for tensor in honest.tensors if ".query." in tensor or ".key." in tensor}
-    frozen, losses = proof.updates(spec, queries_and_keys_stay)
+    frozen, losses = check.updates(spec, queries_and_keys_stay)
     assert losses.verdict == "equal" or name in ("adamw", "lamb"), losses.reason
     assert frozen.verdict == "different" and frozen.worst in parts
     assert {tensor for tensor, one in frozen.tensors.items() if one.difference and one.difference > 0.5} == parts
 
-    decayed, _ = proof.updates(spec, no_gradient_of_queries_and_keys)
+    decayed, _ = check.updates(spec, no_gradient_of_queries_and_keys)
     assert decayed.verdict == "different" and decayed.worst in parts
 
-    rounded, losses = proof.updates(spec, products_in_tf32)
+    rounded, losses = check.updates(spec, products_in_tf32)
     assert losses.verdict == "equal", losses.reason
     assert rounded.verdict == "different" and rounded.difference is not None and rounded.difference > 1.8 * allowed
 
@@ -359,18 +359,18 @@ def scale_that_is_too_large(rank: Any) -> None:
     rank.first_scale = rank.scaler.get_scale()
 
 
-def test_steps_that_a_loss_scaler_skips_are_skipped_by_the_reference(proof: Proof) -> None:
+def test_steps_that_a_loss_scaler_skips_are_skipped_by_the_reference(check: Check) -> None:
     """So the losses that follow need no larger tolerance, and the updates are those of the same steps."""
     asked = training_fixtures.spec(precision="fp16")
     spec, tolerance = equivalence.settings(asked), equivalence.LOWER["fp16"]
-    losses = proof.losses(spec, scale_that_is_too_large)
-    skipped = proof.skipped
+    losses = check.losses(spec, scale_that_is_too_large)
+    skipped = check.skipped
     assert skipped and skipped[0] == 1 and len(skipped) < 5, skipped
-    skips = reference.train(spec, proof.manifest, proof.weights, asked=Asked(skipped=skipped))
+    skips = reference.train(spec, check.manifest, check.weights, asked=Asked(skipped=skipped))
     assert equivalence.judged(losses, skips.losses, tolerance).verdict == "equal"
-    assert equivalence.judged(losses, proof.expected(spec), tolerance).verdict == "different"
-    found, _ = proof.updates(spec, scale_that_is_too_large, skipped)
+    assert equivalence.judged(losses, check.expected(spec), tolerance).verdict == "different"
+    found, _ = check.updates(spec, scale_that_is_too_large, skipped)
     assert found.verdict == "equal", found.reason
-    unskipped, _ = proof.updates(spec, scale_that_is_too_large)
+    unskipped, _ = check.updates(spec, scale_that_is_too_large)
     off = [(unskipped.tensors[name].difference or 0.0) / (one.difference or 1.0) for name, one in found.tensors.items()]
     assert min(off) > 1, "the updates are not those of the same steps"

@@ -112,7 +112,7 @@ def test_gpt2_in_paddle_on_two_devices_is_the_reference(tmp_path: Path, monkeypa
     monkeypatch.setattr(equivalence, "STEPS", 4)
     options = {"data": "synthetic", "gradient_accumulation": 2, "clip": "global_norm"}
     spec = training_fixtures.spec(framework="paddle", batch=1, topology="1n2g", **GPT2, options=options)
-    found = equivalence.prove([spec], None, {"paddle": python("paddle")}, tmp_path / "equivalence")
+    found = equivalence.check([spec], None, {"paddle": python("paddle")}, tmp_path / "equivalence")
     one = found["frameworks"]["paddle"]["1n2g"]
     assert one["verdict"] == "equal", one["reason"]
     assert one["largest_difference"] < 2e-6

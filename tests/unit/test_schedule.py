@@ -66,7 +66,7 @@ def test_mistakes(schedule: dict[str, Any], mistake: str) -> None:
         load([], {"benchmarks": {"b": {"sequence_length": 32, "optimizer": {"schedule": schedule}}}})
 
 
-def test_a_proof_goes_through_the_whole_course_with_the_same_mean_rate() -> None:
+def test_an_equivalence_check_goes_through_the_whole_course_with_the_same_mean_rate() -> None:
     phase_1 = {
         "name": "polynomial", "power": 0.5, "warmup_steps": 2000, "total_steps": 7038, "decay_from": "start"
     }  # fmt: skip

@@ -18,5 +18,5 @@ def main(specs: str, output: Path, manifest: Path | None = None, environment: Se
     from throughline.installation import recipe
     from throughline.study.runs import read_specs
 
-    result = equivalence.prove(read_specs(specs), manifest, recipe.pythons_of(environment), output.with_suffix(""))
+    result = equivalence.check(read_specs(specs), manifest, recipe.pythons_of(environment), output.with_suffix(""))
     records.write(records.Equivalence, result, output)

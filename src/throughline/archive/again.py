@@ -95,9 +95,9 @@ def _summary(archive: Archive, name: str, made: Made, output: Path) -> None:
     if max([made.repeats, *(int(run.stem.removeprefix("run")) for run in runs)]) > MOST_REPEATS:
         raise ValueError(f"a cell has more than {MOST_REPEATS:,} repeats")
     runs.sort(key=lambda run: order.index(run.parts[-3]) if run.parts[-3] in order else len(order))
-    proof = path.with_name("equivalence.json") if made.equivalence else None
+    check = path.with_name("equivalence.json") if made.equivalence else None
     terms = summary.Terms.model_validate(made.terms)
-    summary.write(runs, output, made.repeats, made.remarks, equivalence=proof, terms=terms)
+    summary.write(runs, output, made.repeats, made.remarks, equivalence=check, terms=terms)
 
 
 def _predictions(archive: Archive, made: Made, output: Path) -> None:
@@ -124,23 +124,23 @@ def equivalence_of(path: Path) -> dict[str, Any]:
 
     The folder beside it, of its own name, has these records.
     """
-    proof, folder = records.read_equivalence(path), path.with_suffix("")
-    for kept in (proof.frameworks, proof.precisions):
+    check, folder = records.read_equivalence(path), path.with_suffix("")
+    for kept in (check.frameworks, check.precisions):
         _require_names(*kept, *(name for names in kept.values() for name in names))
-    derived, references = proof.model_dump(by_alias=True), proof.reference_loss
+    derived, references = check.model_dump(by_alias=True), check.reference_loss
     # With a layout over several devices, the only reference has fewer replicas than there are ranks.
     only = next(iter(references.values())) if len(references) == 1 else None
-    for framework, by_topology in proof.frameworks.items():
+    for framework, by_topology in check.frameworks.items():
         for topology, compared in by_topology.items():
             expected = references.get(str(Topology.parse(topology).world), only)
-            follows = _comparison(compared, folder / f"{framework}_{topology}.json", expected, proof.tolerance)
+            follows = _comparison(compared, folder / f"{framework}_{topology}.json", expected, check.tolerance)
             derived["frameworks"][framework][topology] |= follows
-    for framework, by_precision in proof.precisions.items():
+    for framework, by_precision in check.precisions.items():
         for precision, compared in by_precision.items():
             record = next(folder.glob(f"{framework}_*_{precision}.json"), folder / f"{framework}__{precision}.json")
-            in_fp32 = proof.frameworks[framework].get(record.stem.split("_")[-2])
+            in_fp32 = check.frameworks[framework].get(record.stem.split("_")[-2])
             expected = in_fp32.loss if in_fp32 and not compared.skipped_steps else None  # no other reference is kept
-            follows = _comparison(compared, record, expected, proof.tolerance)
+            follows = _comparison(compared, record, expected, check.tolerance)
             derived["precisions"][framework][precision] |= follows
     return derived
 

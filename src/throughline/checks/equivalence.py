@@ -79,10 +79,10 @@ def requests(specs: Iterable[RunSpec]) -> dict[str, list[RunSpec]]:
     for spec in specs:
         if "__" not in spec.benchmark and not spec.program:
             blocks.setdefault(spec.benchmark, []).append(spec)
-    return {name: _request(block) for name, block in blocks.items() if _needs_proof(block)}
+    return {name: _request(block) for name, block in blocks.items() if _needs_check(block)}
 
 
-def _needs_proof(block: Sequence[RunSpec]) -> bool:
+def _needs_check(block: Sequence[RunSpec]) -> bool:
     first, workload = block[0], workloads.of(block[0].model)
     several = len({spec.framework for spec in block}) > 1
     split = any(getattr(first.parameters, name) != value for name, value in workloads.whole(first.model).items())
@@ -105,7 +105,7 @@ def _request(block: Sequence[RunSpec]) -> list[RunSpec]:
 
     base, most = min(block, key=order), max(spec.size.replicas for spec in block)
     alone = most == 1 or base.options.layout.sharding == "none"
-    batch = max(base.size.batch_per_replica, workloads.of(base.model).proven_batch)
+    batch = max(base.size.batch_per_replica, workloads.of(base.model).check_batch)
     base = replace(base, batch=batch, scaling="weak", global_batch=None, repeat=1, hosts=None)
     others = [precision for precision in dict.fromkeys(spec.precision for spec in block) if precision != FP32]
     counts = _spread(base.options.layout, most) or [1] * alone + [2] * (most > 1)
@@ -134,7 +134,7 @@ def settings(spec: RunSpec, steps: int | None = None) -> RunSpec:
     """Return the specification of an equivalence check's run: the measured run without its random parts, and with a
     learning rate and a decay whose effect is visible within a few steps (RATE and DECAY)."""
     optimizer, options = spec.optimizer, spec.options
-    course = _within_a_proof(optimizer.schedule)
+    course = _within_a_check(optimizer.schedule)
     mean = math.fsum(course.share(step) for step in range(1, STEPS + 1)) / STEPS
     rate, decay = float(f"{RATE[optimizer.name] / mean:.3g}"), optimizer.weight_decay
     if decay and optimizer.name != "adam":  # Adam's decay is part of the gradient, so its effect is visible
@@ -146,7 +146,7 @@ def settings(spec: RunSpec, steps: int | None = None) -> RunSpec:
         repeat=1,
         job=None,
         steps=Steps(warmup=0, timed=steps or (STEPS if spec.precision == "fp32" else LOWER_STEPS)),
-        parameters=replace(spec.parameters, **workloads.of(spec.model).proven(spec)),
+        parameters=replace(spec.parameters, **workloads.of(spec.model).check_parameters(spec)),
         optimizer=replace(optimizer, learning_rate=rate, weight_decay=decay, schedule=course),
         options=replace(
             options,
@@ -160,7 +160,7 @@ def settings(spec: RunSpec, steps: int | None = None) -> RunSpec:
     )
 
 
-def _within_a_proof(schedule: Schedule) -> Schedule:
+def _within_a_check(schedule: Schedule) -> Schedule:
     """Return the schedule shortened to the steps of an equivalence check. The warm-up keeps its share of the steps."""
     total = schedule.total_steps or max(schedule.warmup_steps, STEPS)
     most = STEPS - 1 if schedule.total_steps else STEPS // 2
@@ -170,13 +170,15 @@ def _within_a_proof(schedule: Schedule) -> Schedule:
 
 def covers(specs: Sequence[RunSpec]) -> list[str]:
     """Return sentences that say what a check with these runs covers, and how they differ from the measured runs."""
-    measured, workload, proven = specs[0], workloads.of(specs[0].model), settings(specs[0])
+    measured, workload, checked = specs[0], workloads.of(specs[0].model), settings(specs[0])
     topologies = ", ".join(dict.fromkeys(str(spec.topology) for spec in specs if spec.precision == "fp32"))
     lower = {spec.precision: spec.topology for spec in specs if spec.precision != "fp32"}
     asked = [name for name in RARE if getattr(measured.options, name) != getattr(Options(), name)]
-    same = [name for name in (*AS_MEASURED, *asked) if getattr(proven.options, name) == getattr(measured.options, name)]
+    same = [
+        name for name in (*AS_MEASURED, *asked) if getattr(checked.options, name) == getattr(measured.options, name)
+    ]
     as_measured = [measured.optimizer.name, *(f"{name} {json.dumps(getattr(measured.options, name))}" for name in same)]
-    changes = proven.optimizer.schedule != measured.optimizer.schedule
+    changes = checked.optimizer.schedule != measured.optimizer.schedule
     return [
         f"fp32 against the reference: {STEPS} steps on {topologies} with {measured.batch} {workload.unit} a replica",
         *(
@@ -186,21 +188,21 @@ def covers(specs: Sequence[RunSpec]) -> list[str]:
         f"as measured: {', '.join(as_measured)}".replace('"', ""),
         *(
             f"{name}: {value} instead of {getattr(measured.parameters, name)}"
-            for name, value in workload.proven(measured).items()
+            for name, value in workload.check_parameters(measured).items()
         ),
-        *_differences("optimizer", proven.optimizer, replace(measured.optimizer, schedule=proven.optimizer.schedule)),
+        *_differences("optimizer", checked.optimizer, replace(measured.optimizer, schedule=checked.optimizer.schedule)),
         *[f"optimizer.schedule: its whole course in {STEPS} steps"] * changes,
-        *_differences("options", proven.options, measured.options),
+        *_differences("options", checked.options, measured.options),
     ]
 
 
 def _differences(section: str, *parts: Optimizer | Options) -> list[str]:
-    proven, measured = ({name: json.dumps(value).strip('"') for name, value in values(part).items()} for part in parts)
-    changed = (name for name in proven if proven[name] != measured[name])
-    return [f"{section}.{name}: {proven[name]} instead of {measured[name]}" for name in changed]
+    checked, measured = ({name: json.dumps(value).strip('"') for name, value in values(part).items()} for part in parts)
+    changed = (name for name in checked if checked[name] != measured[name])
+    return [f"{section}.{name}: {checked[name]} instead of {measured[name]}" for name in changed]
 
 
-def prove(specs: Sequence[RunSpec], manifest: Path | None, pythons: Mapping[str, str], folder: Path) -> dict[str, Any]:
+def check(specs: Sequence[RunSpec], manifest: Path | None, pythons: Mapping[str, str], folder: Path) -> dict[str, Any]:
     """Make the equivalence check and return the content of equivalence.json: an entry for each framework and topology
     of `specs` in fp32, and one for each framework and other precision.
 
@@ -228,7 +230,7 @@ def prove(specs: Sequence[RunSpec], manifest: Path | None, pythons: Mapping[str,
         "limits": LIMITS,
         "optimizer": values(first.optimizer),
         "reference_loss": {str(replicas): _finite(trained.losses) for replicas, trained in runs.expected.items()},
-        "frameworks": _dumped(runs.proven),
+        "frameworks": _dumped(runs.fp32),
         "precisions": _dumped(runs.lower),
     }
 
@@ -250,7 +252,7 @@ class _Runs:
     weights: Path
     expected: dict[int, reference_process.Trained] = field(default_factory=dict)
     """Map the number of replicas to the result of the reference."""
-    proven: dict[str, dict[str, Comparison]] = field(default_factory=dict)
+    fp32: dict[str, dict[str, Comparison]] = field(default_factory=dict)
     """Map framework and topology to the comparison of fp32 with the reference."""
     lower: dict[str, dict[str, Comparison]] = field(default_factory=dict)
     """Map framework and precision to the comparison of this precision with fp32."""
@@ -258,15 +260,15 @@ class _Runs:
     def compare(self, spec: RunSpec) -> None:
         """Make a run and compare its losses. The run in fp32 comes before those in other precisions."""
         if spec.precision == "fp32":
-            self.proven.setdefault(spec.framework, {})[str(spec.topology)] = self._against_reference(spec)
+            self.fp32.setdefault(spec.framework, {})[str(spec.topology)] = self._against_reference(spec)
         else:
-            in_fp32 = self.proven[spec.framework][str(spec.topology)]
+            in_fp32 = self.fp32[spec.framework][str(spec.topology)]
             self.lower.setdefault(spec.framework, {})[spec.precision] = self._against_fp32(spec, in_fp32)
 
     def _against_reference(self, spec: RunSpec) -> Comparison:
         no_form = f"the reference is computed in PyTorch, and {spec.model} has no implementation there"
         workload = workloads.of(spec.model)
-        lacking = workload.unproven(spec) if "torch" in workload.libraries else no_form
+        lacking = workload.lacks_reference(spec) if "torch" in workload.libraries else no_form
         if lacking:
             return Comparison(verdict="unsupported", reason=lacking)
         if not self.weights.exists():

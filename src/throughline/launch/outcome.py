@@ -9,7 +9,7 @@ from typing import Any
 
 from throughline import memory, records, workloads
 from throughline.launch import rounding
-from throughline.messages import Measured, Proven, RankReport, Update
+from throughline.messages import EquivalenceReport, Measured, RankReport, Update
 from throughline.spec import RunSpec, Steps
 from throughline.spec.options import SETTLED_S
 
@@ -216,11 +216,11 @@ def _measured(spec: RunSpec, ranks: Sequence[Measured], per_node: int, every_los
         utilization={"cpu": sum(busy) / len(busy), "gpu": None},
         min_window_seconds=first.min_window_seconds or None,
         rounding=rounding.summary(spec, ranks),
-        equivalence=_equivalence([rank.proof for rank in ranks if rank.proof]),
+        equivalence=_equivalence([rank.equivalence for rank in ranks if rank.equivalence]),
     )
 
 
-def _equivalence(ranks: Sequence[Proven]) -> dict[str, Any] | None:
+def _equivalence(ranks: Sequence[EquivalenceReport]) -> dict[str, Any] | None:
     """Return what the ranks of an equivalence check report: of every tensor the update that is furthest off on any
     rank."""
     if not ranks:

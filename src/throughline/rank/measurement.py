@@ -13,7 +13,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
-from throughline.messages import Measured, Memory, Network, Proven, StartUp, Window
+from throughline.messages import EquivalenceReport, Measured, Memory, Network, StartUp, Window
 from throughline.rank import checkpoint_costs, report, rounding
 from throughline.rank.run import STAGES, Run
 from throughline.spec.job import figures
@@ -158,18 +158,18 @@ class Measurement:
             rounding=rounding.probe(framework),
             matmul_flops_per_s=flops_per_s,
             work_reasons={"matmul_flops_per_s": reason} if reason else {},
-            proof=self._proven(done.skipped_at),
+            equivalence=self._equivalence(done.skipped_at),
             start_up=start_up,
             checkpoints=checkpoint_costs.measure(run, done.window.seconds / timed),
         )
 
-    def _proven(self, skipped_at: list[int]) -> Proven | None:
+    def _equivalence(self, skipped_at: list[int]) -> EquivalenceReport | None:
         """Return what only an equivalence check asks for; None in any other run."""
         if not self.run.plan.weights:
             return None
         expected = self.run.expected
         compared = expected.compared(self.framework) if expected else []
-        return Proven(skipped_at, compared, expected.reason if expected else "the reference left no updates")
+        return EquivalenceReport(skipped_at, compared, expected.reason if expected else "the reference left no updates")
 
     def _drive(self, loop: Loop) -> Timed:
         """Make each step that the loop asks for, and send its loss to the loop."""

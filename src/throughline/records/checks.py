@@ -77,9 +77,9 @@ class ConvergenceVerdict(Entry):
     compared: list[AgainstStated]
 
 
-ProofVerdict = Literal["different", "failed", "invalid", "oom", "unsupported", "equal"]
+CheckVerdict = Literal["different", "failed", "invalid", "oom", "unsupported", "equal"]
 """The verdicts, worst first."""
-PROOF_VERDICTS: dict[ProofVerdict, str] = {
+CHECK_VERDICTS: dict[CheckVerdict, str] = {
     "different": "a loss or an update is off by more than is tolerated, or is not finite; tables mark it `(unequal)`",
     "failed": "the run broke down; `(unchecked)`",
     "invalid": "products are rounded more than the precision says, steps are missing, the loss scaler skipped over a "
@@ -118,7 +118,7 @@ class EquivalenceVerdict(Entry):
     fp32, the verdict of this precision against fp32 counts too.
     """
 
-    verdict: ProofVerdict
+    verdict: CheckVerdict
     largest_difference: NonNegative | None
     tolerance: Positive
     reason: str | None
@@ -162,7 +162,7 @@ class Comparison(Entry):
     only losses were compared.
     """
 
-    verdict: ProofVerdict
+    verdict: CheckVerdict
     reason: str | None
     loss: list[float] = Field(default_factory=list)
     difference: list[NonNegative] = Field(default_factory=list)
@@ -193,12 +193,12 @@ class Equivalence(WorkloadFile):
 
     def of(self, framework: str, precision: str = "fp32") -> EquivalenceVerdict | None:
         """Return the worst verdict of a framework's topologies and of this precision; None if it was not compared."""
-        compared, order = self.frameworks.get(framework), get_args(ProofVerdict)
+        compared, order = self.frameworks.get(framework), get_args(CheckVerdict)
         if not compared:
             return None
         by_precision = self.precisions.get(framework, {})
         others = by_precision.keys() - {precision}
-        compared = compared | {name: proof for name, proof in by_precision.items() if name == precision}
+        compared = compared | {name: check for name, check in by_precision.items() if name == precision}
         topology, worst = min(
             compared.items(), key=lambda item: (order.index(item[1].verdict), -(item[1].largest_difference or 0))
         )
@@ -208,7 +208,7 @@ class Equivalence(WorkloadFile):
             tolerance=worst.tolerance or self.tolerance,
             reason=f"{topology}: {worst.reason}" if worst.reason else None,
             covers=[text for text in self.covers if text.split()[0] not in others],
-            updates=_worst_update({name: proof.updates for name, proof in compared.items() if proof.updates}),
+            updates=_worst_update({name: check.updates for name, check in compared.items() if check.updates}),
         )
 
 

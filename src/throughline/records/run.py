@@ -202,7 +202,7 @@ class UpdateNorms(Entry):
     weights: NonNegative
 
 
-class OfProof(Entry):
+class EquivalenceRun(Entry):
     """What only the record of an equivalence check's run has: the skipped steps, and the updates by the tensors' names.
 
     `reason` says why there are no updates.
@@ -313,7 +313,7 @@ class RunRecord(TrainingFile):
     configuration: dict[str, Any] | None = None
     min_window_seconds: Positive | None = Field(None, exclude_if=lambda value: value is None)
     rounding: Rounding | None = Field(None, exclude_if=lambda value: value is None)
-    equivalence: OfProof | None = Field(None, exclude_if=lambda value: value is None)
+    equivalence: EquivalenceRun | None = Field(None, exclude_if=lambda value: value is None)
     hardware: list[NodeHardware] | None = Field(None, exclude_if=lambda value: value is None)
     program: ProgramRun | None = Field(None, exclude_if=lambda value: value is None)
     start_up: StartUp | None = Field(None, exclude_if=lambda value: value is None)

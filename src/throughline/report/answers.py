@@ -67,7 +67,8 @@ def headline(scope: Scope) -> str:
     if judged_pairs.leader(scope.groups, scope.pairs) is best:
         said += " All comparisons with other frameworks confirm it."
     elif doubts := _doubts(scope, best):
-        said = f"No framework is shown to be the fastest: {'; '.join(doubts)}. {said}"
+        noun = "program" if group.summary.model == DECIDES else "framework"
+        said = f"No {noun} is shown to be the fastest: {'; '.join(doubts)}. {said}"
     if highest and highest is not best:
         precision = highest.group.precision
         said += (

@@ -1,7 +1,7 @@
 """Make docs/demo-report.html: a report of real runs, to look at without running anything.
 
-docs/demo/runs.jsonl holds one record per line, docs/demo/proofs.jsonl one numerical equivalence check per line. The
-page is made from them in the same way as from any results folder.
+docs/demo/runs.jsonl holds one record per line, docs/demo/equivalence.jsonl one numerical equivalence check per line.
+The page is made from them in the same way as from any results folder.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from throughline.report.analysis import summary
 from throughline.report.render import page
 from throughline.study.config import block_name
 
-FILES = ("runs.jsonl", "proofs.jsonl")
+FILES = ("runs.jsonl", "equivalence.jsonl")
 NOTE = (
     "This is an example of a report. Every figure is from a real run, measured on {date} on two virtual CPU cores "
     "without a GPU. The models are small, the runs are short, and other machines share the processor, so the repeats "
@@ -32,7 +32,7 @@ def keep(benchmarks: Iterable[Path], kept: Path) -> None:
     Records keep the order in which they were measured, which is that of the configuration. Only the first record of a
     benchmark keeps the merged configuration, because the page reads it there.
     """
-    runs, proofs, told = [], [], set()
+    runs, checks, told = [], [], set()
     for root in benchmarks:
         records = [json.loads(path.read_text(encoding="utf-8")) for path in root.glob("bz*_*/*/*/run*.json")]
         for record in sorted(records, key=lambda record: str(record["started"])):
@@ -41,8 +41,8 @@ def keep(benchmarks: Iterable[Path], kept: Path) -> None:
                 record.pop("configuration", None)
             told.add(name)
             runs.append(record)
-        proofs += [json.loads(path.read_text(encoding="utf-8")) for path in root.glob("equivalence.json")]
-    for name, lines in zip(FILES, (runs, proofs), strict=True):
+        checks += [json.loads(path.read_text(encoding="utf-8")) for path in root.glob("equivalence.json")]
+    for name, lines in zip(FILES, (runs, checks), strict=True):
         write_text(kept / name, "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
 
 
@@ -63,10 +63,10 @@ def summaries(kept: Path, results: Path) -> list[Path]:
     for line in (kept / FILES[1]).read_text(encoding="utf-8").splitlines():
         (results / json.loads(line)["benchmark"] / "equivalence.json").write_text(line, encoding="utf-8")
     for path, paths in cells.items():
-        proof = path.with_name("equivalence.json")
+        check = path.with_name("equivalence.json")
         repeats = max(int(path.stem.removeprefix("run")) for path in paths)
         named = terms.get(path.parent.name)
-        summary.write(paths, path, repeats, equivalence=proof if proof.exists() else None, terms=named)
+        summary.write(paths, path, repeats, equivalence=check if check.exists() else None, terms=named)
     return [*cells]
 
 

@@ -58,21 +58,21 @@ def absent(
 class Targets:
     """Everything that a configuration asks for, by file name.
 
-    `proofs` maps a benchmark to its specifications. `searches` maps a file to its specifications, and `checks` a file
-    to its specification. The packages that make these files provide the three maps. `given_up` maps the records of
-    failed repeats that no summary waits for to why they failed.
+    `equivalence_checks` maps a benchmark to its specifications. `searches` maps a file to its specifications, and
+    `checks` a file to its specification. The packages that make these files provide the three maps. `given_up` maps the
+    records of failed repeats that no summary waits for to why they failed.
     """
 
     def __init__(
         self,
         config: Config,
         specs: Sequence[RunSpec],
-        proofs: Mapping[str, Sequence[RunSpec]],
+        equivalence_checks: Mapping[str, Sequence[RunSpec]],
         searches: Mapping[str, Sequence[RunSpec]],
         checks: Mapping[str, RunSpec],
         given_up: Mapping[str, str] | None = None,
     ) -> None:
-        self.config, self.proofs, self.searches, self.checks = config, proofs, searches, checks
+        self.config, self.equivalence_checks, self.searches, self.checks = config, equivalence_checks, searches, checks
         self.given_up = given_up or {}
         self.specs = {spec.record: spec for spec in specs}
         self.summaries: dict[str, list[str]] = {}
@@ -161,10 +161,10 @@ class Targets:
         shown = [f"results/{name}/{kind}" for name in self.to_predict for kind in ("tables", "plots")]
         return [*self.every_prediction, *shown]
 
-    def proof(self, benchmark: str) -> Sequence[RunSpec]:
+    def equivalence_check(self, benchmark: str) -> Sequence[RunSpec]:
         """Return the specifications that a benchmark's equivalence check runs."""
         target = "an equivalence check for {}, which compares no frameworks and splits no model over ranks,"
-        return pick(self.proofs, benchmark, target)
+        return pick(self.equivalence_checks, benchmark, target)
 
     def search(self, **wildcards: str) -> Sequence[RunSpec]:
         """Return the specifications of a search for the largest batch or another largest quantity.
@@ -198,9 +198,9 @@ class Targets:
     def results(self) -> list[str]:
         """Return what the report shows and is made of, except what belongs to no benchmark."""
         of_benchmarks = [f"results/{name}/{folder}" for name in self.by_benchmark for folder in ("tables", "plots")]
-        proofs = [f"results/{name}/equivalence.json" for name in self.proofs]
+        equivalence = [f"results/{name}/equivalence.json" for name in self.equivalence_checks]
         return [
-            *(*self.summaries, *self.awaited, *of_benchmarks, *proofs),
+            *(*self.summaries, *self.awaited, *of_benchmarks, *equivalence),
             *(*self.searches, *self.checks, *self.every_prediction),
         ]
 
@@ -244,7 +244,7 @@ class Targets:
                 "remarks": self.config.block(benchmark).remarks,
                 "summaries": summaries,
                 "compared": self.compared(benchmark),
-                "equivalence": benchmark in self.proofs,
+                "equivalence": benchmark in self.equivalence_checks,
                 **({"predict": self.to_predict[benchmark]} if benchmark in self.to_predict else {}),
             }
             for benchmark, summaries in self.by_benchmark.items()

@@ -136,7 +136,7 @@ def read(
         Targets(
             config,
             specs,
-            proofs={} if apart else equivalence.requests(specs),
+            equivalence_checks={} if apart else equivalence.requests(specs),
             searches={} if apart else max_batch.requests(config, specs),
             checks=convergence_check.requests(config, specs),
             given_up=failures,

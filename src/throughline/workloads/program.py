@@ -23,7 +23,7 @@ class OfAProgram(Workload[Parameters]):
     models = (DECIDES,)
     parameters = Parameters
     libraries = {"program": frozenset({"devices", "nodes", "fp8"})}
-    no_proof = "what a program of somebody else computes is not known"
+    no_reference = "what a program of somebody else computes is not known"
 
     def complete(self, values: Values, section: Any) -> dict[str, Any]:
         return {"counts": values["counts"]}

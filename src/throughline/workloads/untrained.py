@@ -18,7 +18,7 @@ WITH_FP8 = {"torch": LIBRARIES["torch"] | {"fp8"}}
 class Untrained(Workload[P]):
     libraries = LIBRARIES
     no_form = {"mxnet": "what a device reaches is measured with PyTorch alone"}
-    no_proof = "it trains nothing, so there are no losses to compare"
+    no_reference = "it trains nothing, so there are no losses to compare"
     trains = False
 
     def synthetic(self, count: int, spec: RunSpec[P], seed: int) -> Arrays:

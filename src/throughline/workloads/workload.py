@@ -122,9 +122,9 @@ class Workload(ABC, Generic[P]):
     """A run on real data with so many timed steps has to show a falling loss. None: losses say nothing."""
     held_out: ClassVar[Mapping[str, bool]] = {}
     """Map each figure of held-out data, `loss` too, to True if more is better. Empty without a convergence check."""
-    no_proof: ClassVar[str | None] = None
+    no_reference: ClassVar[str | None] = None
     """Why its mathematics cannot be compared with a reference in double precision. None: they can."""
-    proven_batch: ClassVar[int] = 1
+    check_batch: ClassVar[int] = 1
     """The smallest batch of a replica with which a numerical equivalence check holds."""
     rounding: ClassVar[float] = 1.0
     """How many times the usual rounding a loss in a lower precision may show."""
@@ -168,9 +168,9 @@ class Workload(ABC, Generic[P]):
             return None
         return self.no_form.get(library, f"{spec.framework} trains with {library}")
 
-    def unproven(self, spec: RunSpec[P]) -> str | None:
-        """Return why the run's mathematics cannot be compared with a reference (`no_proof`); None if they can."""
-        return self.no_proof
+    def lacks_reference(self, spec: RunSpec[P]) -> str | None:
+        """Return why the run's mathematics cannot be compared with a reference (`no_reference`); None if they can."""
+        return self.no_reference
 
     def own_gradient_sync(self, spec: RunSpec[P]) -> bool:
         """True if the network exchanges some parameters itself (`Form.spread`), so the framework leaves them alone."""
@@ -234,7 +234,7 @@ class Workload(ABC, Generic[P]):
     def convention(self, spec: RunSpec[P]) -> dict[str, str]:
         """Say in words what `flops_per_sample` counts."""
 
-    def proven(self, spec: RunSpec[P]) -> dict[str, Any]:
+    def check_parameters(self, spec: RunSpec[P]) -> dict[str, Any]:
         """Return the parameters that an equivalence check changes: they switch off random choices."""
         return {}
 

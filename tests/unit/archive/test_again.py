@@ -16,21 +16,21 @@ from throughline.records import Curve, Equivalence, MaxBatch
 from throughline.records.checks import Comparison
 from unit.archive.test_archive import DEMO
 
-Proof = tuple[dict[str, Any], Path]
+Check = tuple[dict[str, Any], Path]
 
 
 @pytest.fixture
-def proven(tmp_path: Path) -> Proof:
+def checked(tmp_path: Path) -> Check:
     """An equivalence check of real runs, also in another precision, and records with the losses that it states."""
-    proof = json.loads((DEMO / "proofs.jsonl").read_text().splitlines()[0])
-    in_fp32 = proof["frameworks"]["torch"]["1n1g"]
+    check = json.loads((DEMO / "equivalence.jsonl").read_text().splitlines()[0])
+    in_fp32 = check["frameworks"]["torch"]["1n1g"]
     lower = judged([loss * (1 + 1e-6 * step) for step, loss in enumerate(in_fp32["loss"][:10])], in_fp32["loss"], 1e-3)
     unsupported = Comparison(verdict="unsupported", reason="no kernel").model_dump()  # it leaves no record
-    proof["precisions"] = {"torch": {"bf16": lower.model_dump() | {"updates": in_fp32["updates"]}, "fp8": unsupported}}
-    kept = {f"{name}_{topology}": one for name, of in proof["frameworks"].items() for topology, one in of.items()}
-    for name, compared in {**kept, "torch_1n1g_bf16": proof["precisions"]["torch"]["bf16"]}.items():
+    check["precisions"] = {"torch": {"bf16": lower.model_dump() | {"updates": in_fp32["updates"]}, "fp8": unsupported}}
+    kept = {f"{name}_{topology}": one for name, of in check["frameworks"].items() for topology, one in of.items()}
+    for name, compared in {**kept, "torch_1n1g_bf16": check["precisions"]["torch"]["bf16"]}.items():
         write_json(tmp_path / f"equivalence/{name}.json", {"ranks": [{"loss": compared["loss"]}]})
-    return proof, tmp_path / "equivalence.json"
+    return check, tmp_path / "equivalence.json"
 
 
 def differences(derive: Callable[[Path], Any], path: Path, value: Any) -> list[str]:
@@ -40,12 +40,12 @@ def differences(derive: Callable[[Path], Any], path: Path, value: Any) -> list[s
     return [str(one) for one in of_file("file", path, path.with_name("again.json"))]
 
 
-def found(proof: dict[str, Any], path: Path) -> list[str]:
-    return differences(again.equivalence_of, path, Equivalence.model_validate(proof).model_dump(by_alias=True))
+def found(check: dict[str, Any], path: Path) -> list[str]:
+    return differences(again.equivalence_of, path, Equivalence.model_validate(check).model_dump(by_alias=True))
 
 
-def test_an_equivalence_check_follows_from_its_records(proven: Proof) -> None:
-    assert not found(*proven)
+def test_an_equivalence_check_follows_from_its_records(checked: Check) -> None:
+    assert not found(*checked)
 
 
 def other_loss(compared: dict[str, Any]) -> None:
@@ -75,28 +75,30 @@ def tensor_above_its_tolerance(compared: dict[str, Any]) -> None:
         (tensor_above_its_tolerance, "it states 'equal', and 'different' follows"),
     ],
 )
-def test_what_was_typed_is_found(change: Callable[[dict[str, Any]], None], told: str, kind: str, proven: Proof) -> None:
-    proof, path = proven
-    change(next(one for of in proof[kind].values() for one in of.values() if one["updates"]))
-    assert any(told in line for line in found(proof, path))
+def test_what_was_typed_is_found(
+    change: Callable[[dict[str, Any]], None], told: str, kind: str, checked: Check
+) -> None:
+    check, path = checked
+    change(next(one for of in check[kind].values() for one in of.values() if one["updates"]))
+    assert any(told in line for line in found(check, path))
 
 
-def test_a_record_that_is_gone_is_named(proven: Proof) -> None:
-    proof, path = proven
+def test_a_record_that_is_gone_is_named(checked: Check) -> None:
+    check, path = checked
     for record in path.with_suffix("").glob("*_1n1g.json"):
         record.unlink()
     with pytest.raises(UserError, match=r"equivalence/\w+_1n1g.json does not exist"):
-        found(proof, path)
+        found(check, path)
 
 
 @pytest.mark.parametrize("name", ["/etc/torch", "../torch", ".torch"])
-def test_a_name_in_an_equivalence_check_is_no_way_out_of_the_folder(name: str, proven: Proof) -> None:
-    proof, path = proven
-    frameworks = proof["frameworks"]
+def test_a_name_in_an_equivalence_check_is_no_way_out_of_the_folder(name: str, checked: Check) -> None:
+    check, path = checked
+    frameworks = check["frameworks"]
     by_topology = next(iter(frameworks.values()))
     for changed in (frameworks | {name: by_topology}, frameworks | {"torch": {name: next(iter(by_topology.values()))}}):
         with pytest.raises(ValueError, match="is no name"):
-            found(proof | {"frameworks": changed}, path)
+            found(check | {"frameworks": changed}, path)
 
 
 def test_the_largest_batch_follows_from_the_tries(tmp_path: Path) -> None:

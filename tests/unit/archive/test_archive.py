@@ -196,9 +196,9 @@ def present(tmp_path_factory: pytest.TempPathFactory) -> Files:
         made = json.loads(Path(contents.NAME).read_text())["benchmarks"]
         paths = [Path(name) for name in made["bert"]["summaries"]]
         for path in paths:  # the kept ones have the words of an earlier commit
-            runs, proof = sorted(path.with_suffix("").glob("*/*/run*.json")), path.with_name("equivalence.json")
+            runs, check = sorted(path.with_suffix("").glob("*/*/run*.json")), path.with_name("equivalence.json")
             terms = summary.Terms.model_validate(made["bert"]["terms"])
-            equivalence = proof if made["bert"]["equivalence"] else None
+            equivalence = check if made["bert"]["equivalence"] else None
             summary.write(runs, path, made["bert"]["repeats"], equivalence=equivalence, terms=terms)
         made["bert"]["predict"] = asked
         own = {str(path): path for path in paths}
@@ -282,7 +282,7 @@ def test_a_name_of_this_machine_does_not_leave_it(
 
 @pytest.mark.slow
 def test_the_records_of_the_demo_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """122 honest records of eight frameworks and a program. The demo keeps neither telemetry nor the records of its checks."""
+    """122 honest records. The demo keeps neither telemetry nor the records of its checks."""
     monkeypatch.chdir(tmp_path)
     paths, made = demo.summaries(DEMO, Path("results")), {}
     for folder in sorted({path.parent for path in paths}):

@@ -166,8 +166,8 @@ def test_two_offers_of_the_same_device_are_one_table() -> None:
 
 
 def unequal(summary: Any) -> None:
-    proof = {"verdict": "different", "largest_difference": 1.0, "tolerance": 1e-5, "reason": "its loss is off"}
-    summary["equivalence"] = {"torch": proof | {"covers": []}}
+    check = {"verdict": "different", "largest_difference": 1.0, "tolerance": 1e-5, "reason": "its loss is off"}
+    summary["equivalence"] = {"torch": check | {"covers": []}}
 
 
 def simulated(summary: Any) -> None:

@@ -88,7 +88,7 @@ def test_a_node_needs_a_compiler_only_if_the_run_would_compile_there() -> None:
     assert not machine.needs_compiler(spec(framework="tensorflow", options={"compile": "auto"}))
 
 
-def test_a_proof_computes_as_the_measured_run_does() -> None:
+def test_an_equivalence_check_computes_as_the_measured_run_does() -> None:
     """An equivalence check has a few steps and no job, so its own length must not decide."""
     asked = spec(options={"compile": "auto"})
     for measured in (asked, replace(asked, **SHORT), replace(asked, job=EpochsJob(samples=320, epochs=2))):

@@ -105,7 +105,7 @@ def test_who_decides_how_long_a_window_is(
 
 
 @pytest.mark.parametrize("changes", [{"weights": "weights.npz"}, {"job": object()}, {"trains": False}])
-def test_proofs_jobs_and_single_calls_have_their_own_steps(
+def test_checks_jobs_and_single_calls_have_their_own_steps(
     monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]
 ) -> None:
     assert counts(monkeypatch, Steps(), [1.0, FAST], "cuda", **changes) == (20, 100)

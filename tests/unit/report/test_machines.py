@@ -76,8 +76,8 @@ def test_no_best_value_without_a_verdict_of_the_repeats(folders: tuple[Path, Pat
     here, other = folders
     path = other / "bert/bz32_fp32.json"
     value = json.loads(path.read_text())
-    proof = {"verdict": "different", "reason": "the losses differ", "largest_difference": 1.0, "tolerance": 0.001}
-    path.write_text(json.dumps(value | {"equivalence": {"torch": proof | {"covers": []}}}))
+    check = {"verdict": "different", "reason": "the losses differ", "largest_difference": 1.0, "tolerance": 0.001}
+    path.write_text(json.dumps(value | {"equivalence": {"torch": check | {"covers": []}}}))
     assert [cell.best_value for cell in compared(here, other)] == ["yes", "", ""]
     measure(other, {"1n1g": [170.0, 176.0, 181.0]}, device_found=A100)
     found = compared(here, other)

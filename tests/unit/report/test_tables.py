@@ -104,7 +104,7 @@ def test_what_is_not_a_list_of_cells(text: str) -> None:
         cells.read_asked(text)
 
 
-def proof(root: Path, **changes: Any) -> tuple[Equivalence, Summary]:
+def check(root: Path, **changes: Any) -> tuple[Equivalence, Summary]:
     """Return the golden equivalence check with these changes, and the summary of a run that has it."""
     value = json.loads((GOLDEN / "equivalence.json").read_text()) | changes
     (root / "equivalence.json").write_text(json.dumps(value))
@@ -115,8 +115,8 @@ def proof(root: Path, **changes: Any) -> tuple[Equivalence, Summary]:
 LOSSES = json.loads((GOLDEN / "equivalence.json").read_text())["frameworks"]["torch"]["1n1g"]
 
 
-def test_what_a_proof_covers_is_printed(tmp_path: Path) -> None:
-    _, found = proof(tmp_path, covers=["fp32", "dropout 0 (measured: 0.1)"])
+def test_what_a_check_covers_is_printed(tmp_path: Path) -> None:
+    _, found = check(tmp_path, covers=["fp32", "dropout 0 (measured: 0.1)"])
     write_tables(scoped(found), tmp_path / "tables")
     line = "* torch: numerical equivalence is shown for: fp32; dropout 0 (measured: 0.1)"
     assert line in (tmp_path / "tables/throughput.md").read_text()
@@ -128,7 +128,7 @@ def test_the_tensor_that_is_furthest_off_stands_in_the_table(tmp_path: Path) -> 
 
     def written(**found: Any) -> str:
         frameworks = {"torch": {topology: LOSSES | updates for topology, updates in found.items()}}
-        compared, made = proof(tmp_path, frameworks=frameworks)
+        compared, made = check(tmp_path, frameworks=frameworks)
         checks.write_equivalence(compared, tmp_path / "equivalence.svg")
         assert (tmp_path / "equivalence.svg").read_text().count('id="axes_') == 1
         shown = checks.equivalence(scoped(made))
@@ -151,7 +151,7 @@ def test_a_precision_that_is_no_fp32_is_marked_alone(tmp_path: Path) -> None:
     covers = ["fp32 with a reference", "fp16 with fp32"]
     wrong = LOSSES | {"verdict": "different", "reason": "its loss is off", "largest_difference": 0.5, "tolerance": 0.1}
     frameworks = {"torch": {"1n1g": LOSSES}}
-    compared, fp32 = proof(tmp_path, frameworks=frameworks, precisions={"torch": {"fp16": wrong}}, covers=covers)
+    compared, fp32 = check(tmp_path, frameworks=frameworks, precisions={"torch": {"fp16": wrong}}, covers=covers)
     half = compared.of("torch", "fp16")
     assert fp32.equivalence is not None and half is not None
     assert (fp32.equivalence["torch"].covers, half.covers) == (covers[:1], covers)

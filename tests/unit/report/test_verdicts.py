@@ -165,13 +165,13 @@ def test_a_star_needs_every_other_framework_beaten_beyond_the_a_a_runs(tmp_path:
     assert "no comparison finds jax faster than mxnet-horovod." in text
 
 
-def test_a_star_needs_the_proof_of_all_and_the_same_work(tmp_path: Path) -> None:
+def test_a_star_needs_the_checks_of_all_and_the_same_work(tmp_path: Path) -> None:
     three, again = benchmark(tmp_path, STAR), twice(tmp_path).model_copy(update={"equivalence": None})
     equal, dropout = dict.fromkeys(STAR, "equal"), {name: {"dropout": 0.1} for name in STAR}
     compiled = {"dropout": 0.1, "compiler": "Inductor", "compiling": "compiled"}
-    for unproven in ("jax", "torch"):
+    for unequal in ("jax", "torch"):
         for verdict in ("oom", "unsupported", "different"):
-            assert star(scoped(checked(three, **equal | {unproven: verdict}), again)) == [], verdict
+            assert star(scoped(checked(three, **equal | {unequal: verdict}), again)) == [], verdict
     assert star(scoped(three.model_copy(update={"equivalence": None}), again)) == []
     for settings, stars in ((dropout | {"jax": {"dropout": 0.0}}, []), (dropout | {"torch": compiled}, ["jax"])):
         assert star(scoped(three.model_copy(update={"settings": settings}), again)) == stars
@@ -246,7 +246,7 @@ def test_the_headline_takes_the_best_usable_precision(
     assert f" in {best} with" in headline and ("does not count" in headline) is (best == "fp32")
 
 
-def test_a_proof_that_ran_out_of_memory_is_not_called_other_mathematics(tmp_path: Path) -> None:
+def test_a_check_that_ran_out_of_memory_is_not_called_other_mathematics(tmp_path: Path) -> None:
     both = benchmark(tmp_path, {"torch": 100.0, "jax": 120.0})
     (pair,) = scoped(checked(both, torch="equal", jax="oom")).pairs
     assert pair.what == "jax (unchecked) over torch"

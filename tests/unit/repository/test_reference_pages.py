@@ -55,4 +55,4 @@ def test_the_page_of_warnings_has_the_limits_of_the_code() -> None:
 
 def test_each_status_has_a_meaning() -> None:
     assert tuple(run.STATUSES) == get_args(RunRecord.model_fields["status"].annotation)
-    assert tuple(checks.PROOF_VERDICTS) == get_args(checks.ProofVerdict)
+    assert tuple(checks.CHECK_VERDICTS) == get_args(checks.CheckVerdict)

@@ -31,7 +31,7 @@ def of_blocks(**blocks: Any) -> Targets:
 def targets() -> Targets:
     made = of_blocks(b=BLOCK, c={"sequence_length": 128, "options": {"data": "synthetic"}})
     specs = list(made.specs.values())
-    made.proofs = {"b": specs[:1]}
+    made.equivalence_checks = {"b": specs[:1]}
     made.searches = {"results/b/max_batch_fp32.json": specs[:2]}
     made.checks = {"results/b/convergence_bz8_fp32_torch_1n2g.json": specs[2]}
     return made
@@ -43,7 +43,7 @@ def test_what_is_asked_for_is_found(targets: Targets) -> None:
     assert targets.summaries_of(benchmark="b") == ["results/b/bz8_fp32.json"]
     derived = [f"results/b__{extra}/bz8_fp32.json" for extra in ("no_gradient_sync", "synthetic", "aa")]
     assert targets.extras(benchmark="b") == derived and targets.extras(benchmark="c") == []
-    assert [len(targets.proof(benchmark="b")), len(targets.search(**RUN))] == [1, 2]
+    assert [len(targets.equivalence_check(benchmark="b")), len(targets.search(**RUN))] == [1, 2]
     assert targets.check(**RUN) == list(targets.specs.values())[2]
     assert targets.manifests() == ["data/sample/seq32/manifest.json"]
     assert {*targets.results()} > {*derived, *targets.checks}
@@ -59,7 +59,7 @@ def test_runs_go_in_their_order(targets: Targets) -> None:
     ("look_up", "change", "message"),
     [
         ("summaries_of", {"benchmark": "d"}, "It holds: b, b__synthetic, b__no_gradient_sync, b__aa, c"),
-        ("proof", {"benchmark": "c"}, "an equivalence check for c, which compares no frameworks"),
+        ("equivalence_check", {"benchmark": "c"}, "an equivalence check for c, which compares no frameworks"),
         ("predicted", {"benchmark": "c"}, "predictions of c is not in the configuration"),
         ("run", {"repeat": "3"}, "run3.json is not in the configuration. It holds, with run1 to run5:\n  results/"),
         ("records", {"batch": "9"}, "results/b/bz9_fp32.json is not in the configuration. It holds:\n  results/b/bz8_"),
@@ -71,7 +71,7 @@ def test_what_is_not_is_answered_with_what_is(
     targets: Targets, look_up: str, change: dict[str, str], message: str
 ) -> None:
     with pytest.raises(UserError) as caught:
-        is_of_benchmark = look_up in ("summaries_of", "proof", "predicted")
+        is_of_benchmark = look_up in ("summaries_of", "equivalence_check", "predicted")
         getattr(targets, look_up)(**(change if is_of_benchmark else RUN | change))
     assert message in str(caught.value)
 

@@ -42,8 +42,8 @@ def test_other_models_name_what_trains_them(model: str, has: str) -> None:
     with pytest.raises(Unsupported, match=rf"our own step does not have .*{has}.*; hf-loop and hf-trainer train"):
         frameworks.refuse(spec(model=model))
     frameworks.refuse(spec(model=model, framework="hf-loop"))
-    assert (WORKLOAD.unproven(spec(model=model)) or "").startswith("there is no second implementation")
-    assert WORKLOAD.unproven(spec()) is None
+    assert (WORKLOAD.lacks_reference(spec(model=model)) or "").startswith("there is no second implementation")
+    assert WORKLOAD.lacks_reference(spec()) is None
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ FIRST = 0.05  # by how much the first repeat is slower than the median of the ot
 STEP_CAP = "max_total_seconds"  # is in the warning of a run whose steps were cut
 FEWEST = 3  # a run times at least this many steps, whatever its time limit (LEAST_TIMED in rank/measurement.py)
 UNEQUAL = ("different", "failed", "invalid", "oom")  # verdicts that forbid a comparison
-NOT_PROVEN = {
+NOT_CHECKED = {
     "oom": "its equivalence check ran out of memory",
     "failed": "its equivalence check failed",
     "invalid": "its equivalence check has no valid losses",
@@ -141,11 +141,11 @@ def about_frameworks(
         ]
         for name, stated in settings.items()
     }
-    for name, proof in verdicts.items():
-        if proof.verdict in UNEQUAL:
-            what = "does not compute" if proof.verdict == "different" else "is not shown to compute"
+    for name, check in verdicts.items():
+        if check.verdict in UNEQUAL:
+            what = "does not compute" if check.verdict == "different" else "is not shown to compute"
             notes.setdefault(name, []).append(
-                f"it {what} what the others do ({proof.reason}): see equivalence.json; do not compare it"
+                f"it {what} what the others do ({check.reason}): see equivalence.json; do not compare it"
             )
     return notes
 

@@ -132,7 +132,7 @@ class Cell:
         """What the equivalence check says about a framework that it bars from comparisons."""
         if self.equivalence == "different":
             return "does not compute what the others do"
-        why = advice.NOT_PROVEN.get(self.equivalence, "")
+        why = advice.NOT_CHECKED.get(self.equivalence, "")
         return f"is not shown to compute what the others do{why and f': {why}'}"
 
     @property
@@ -402,10 +402,10 @@ def groups(summaries: Collection[Summary], asked: Sequence[Asked] | None = None)
     # Derived benchmarks have no equivalence check of their own, so verdicts are kept by block and precision.
     verdicts: defaultdict[tuple[str, str], dict[str, str]] = defaultdict(dict)
     for s in summaries:
-        for name, proof in (s.equivalence or {}).items():
+        for name, check in (s.equivalence or {}).items():
             stated = verdicts[block_name(s.benchmark), s.precision]
             if stated.get(name) not in advice.UNEQUAL:
-                stated[name] = proof.verdict
+                stated[name] = check.verdict
 
     def order(key: tuple[str, str, Batch]) -> tuple[int, int, float]:
         benchmark, precision, batch = key

@@ -244,9 +244,9 @@ def leader(groups: Sequence[Group], pairs: Sequence[Pair]) -> Cell | None:
     """Return the cell with the highest median, if its framework is the fastest of the benchmark; else None.
 
     That takes a test for every other framework, at that framework's own best place, which finds it slower beyond the
-    A/A runs. All of them have to be proven equal, and their settings have to be those of the same work. They need a
-    figure on its topology in its precision, too: fewer devices are slower for other reasons. A benchmark with a single
-    framework has no leader.
+    A/A runs. All of them have to be equal in the equivalence check, and their settings have to be those of the same
+    work. They need a figure on its topology in its precision, too: fewer devices are slower for other reasons. A
+    benchmark with a single framework has no leader.
     """
     first = fastest(groups)
     if first is None or first.equivalence != "equal" or without_figure(groups, first):

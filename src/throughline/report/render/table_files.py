@@ -135,7 +135,7 @@ def _identity(cell: Cell, parameters: Iterable[str] = ()) -> dict[str, Any]:
     """
     group, summary = cell.group, cell.group.summary
     values = workload.parameters(summary)
-    proof = (summary.equivalence or {}).get(cell.framework)
+    check = (summary.equivalence or {}).get(cell.framework)
     scaling = {"scaling": "strong", "batch_per_replica": cell.size.batch_per_replica} if group.strong else {}
     identity = {
         "benchmark": group.benchmark,
@@ -151,7 +151,7 @@ def _identity(cell: Cell, parameters: Iterable[str] = ()) -> dict[str, Any]:
         "global_batch_size": cell.record.global_batch,
         "device": cell.device.name if cell.device else None,
         "status": cell.status,
-        "equivalence": proof.verdict if proof else None,
+        "equivalence": check.verdict if check else None,
         "gradient_sync": group.exchanges,
     }
     return {name: in_spreadsheet(value) for name, value in identity.items()}

@@ -23,28 +23,28 @@ from throughline.report.topic import Drawing, Scope, Topic
 FLOOR = 1e-9  # smaller differences are drawn here: a logarithm has no zero
 
 
-def proofs(group: Group) -> list[Note]:
+def coverage(group: Group) -> list[Note]:
     """Return what the numerical equivalence checks cover, if they say so. Equal texts are one note."""
     covered: dict[str, list[str]] = {}
-    for name, proof in (group.summary.equivalence or {}).items():
-        if proof.covers:
-            outcome = "is shown" if proof.verdict == "equal" else f"was tried ({proof.verdict})"
-            covered.setdefault(f"numerical equivalence {outcome} for: {'; '.join(proof.covers)}", []).append(name)
-    return [Note(", ".join(names), text, "proof") for text, names in covered.items()]
+    for name, check in (group.summary.equivalence or {}).items():
+        if check.covers:
+            outcome = "is shown" if check.verdict == "equal" else f"was tried ({check.verdict})"
+            covered.setdefault(f"numerical equivalence {outcome} for: {'; '.join(check.covers)}", []).append(name)
+    return [Note(", ".join(names), text, "equivalence") for text, names in covered.items()]
 
 
-def write_equivalence(proof: Equivalence, path: Path) -> None:
+def write_equivalence(check: Equivalence, path: Path) -> None:
     """Plot relative differences of losses beside `path` (.svg, .png): a colour per framework, a dash per topology."""
-    figure, axes = draws.blank(LIGHT, f"{proof.benchmark}: loss against a float64 reference", "relative difference")
+    figure, axes = draws.blank(LIGHT, f"{check.benchmark}: loss against a float64 reference", "relative difference")
     axes.set_xlabel("step", color=LIGHT.muted, fontsize=9)
     axes.set_yscale("log")
-    for index, (framework, topologies) in enumerate(proof.frameworks.items()):
+    for index, (framework, topologies) in enumerate(check.frameworks.items()):
         for dash, (topology, losses) in zip(("-", "--", ":"), topologies.items(), strict=False):
             steps, values = range(1, len(losses.difference) + 1), [max(FLOOR, value) for value in losses.difference]
             look: dict[str, Any] = {"color": LIGHT.colour(index), "marker": LIGHT.marker(index), "markevery": 0.1}
             label = f"{framework} {topology}: {losses.verdict}"
             axes.plot(steps, values, dash, lw=max(1.2, 3.2 - index), label=label, ms=4, **look)
-    axes.axhline(proof.tolerance, color=LIGHT.muted, lw=1.0, ls=":", label=f"tolerance {proof.tolerance:.0e}")
+    axes.axhline(check.tolerance, color=LIGHT.muted, lw=1.0, ls=":", label=f"tolerance {check.tolerance:.0e}")
     figure.set_size_inches(LIGHT.size[0], LIGHT.size[1] * 1.25)
     axes.set_position((0.13, 0.36, 0.83, 0.52))
     key: dict[str, Any] = {"fontsize": 7.5, "frameon": False, "labelcolor": LIGHT.ink, "ncols": 2}
@@ -55,18 +55,20 @@ def write_equivalence(proof: Equivalence, path: Path) -> None:
 def equivalence(scope: Scope) -> Table | None:
     """Return a line for each framework and precision with an equivalence check that says something about updates."""
     found = {
-        (framework, group.precision): (proof, proof.updates)
+        (framework, group.precision): (check, check.updates)
         for group in scope.groups
         if "__" not in group.name
-        for framework, proof in (group.summary.equivalence or {}).items()
-        if proof.updates
+        for framework, check in (group.summary.equivalence or {}).items()
+        if check.updates
     }
-    shown = texts([_of_proof(*place, *proof) for place, proof in found.items()])
-    covers = dict.fromkeys(f"{note.where}: {note.text}" for group in scope.groups for note in proofs(group))
+    shown = texts([_of_equivalence(*place, *check) for place, check in found.items()])
+    covers = dict.fromkeys(f"{note.where}: {note.text}" for group in scope.groups for note in coverage(group))
     return shown and replace(shown, notes=[*covers])
 
 
-def _of_proof(framework: str, precision: str, proof: EquivalenceVerdict, updates: WorstUpdate) -> dict[str, str | None]:
+def _of_equivalence(
+    framework: str, precision: str, check: EquivalenceVerdict, updates: WorstUpdate
+) -> dict[str, str | None]:
     def short(number: float | None) -> str | None:
         return None if number is None else f"{number:.1e}"
 
@@ -75,8 +77,8 @@ def _of_proof(framework: str, precision: str, proof: EquivalenceVerdict, updates
     return {
         "framework": framework,
         "precision": precision,
-        "verdict": proof.verdict,
-        "largest difference of a loss": short(proof.largest_difference),
+        "verdict": check.verdict,
+        "largest difference of a loss": short(check.largest_difference),
         "tensors whose updates are compared": f"not compared: {updates.reason}" if silent else compared,
         "furthest off": None if silent else updates.worst,
         "its difference": None if silent else short(updates.difference),
@@ -91,7 +93,7 @@ EQUIVALENT = (
 )
 EQUIVALENCE = Topic(
     "equivalence", "Numerical equivalence", EQUIVALENT, order=50, table=equivalence,
-    notes=lambda scope, group: [] if equivalence(scope) else proofs(group),
+    notes=lambda scope, group: [] if equivalence(scope) else coverage(group),
 )  # fmt: skip
 
 

@@ -75,7 +75,7 @@ def table(group: Group) -> Table:
     scaling = "speedup (strong scaling)" if group.strong else "speedup"
     seen = dict.fromkeys(cell.status for cell in group.cells)
     below = [f"{STATUS_LABELS[status]}: {STATUS_MEANINGS[status]}" for status in seen if status in STATUS_MEANINGS]
-    below += [f"{note.where}: {note.text}" for note in [*checks.proofs(group), *notes(group)]]
+    below += [f"{note.where}: {note.text}" for note in [*checks.coverage(group), *notes(group)]]
     columns = [
         Column(heading="framework", read=lambda cell: cell.shown),
         Column(

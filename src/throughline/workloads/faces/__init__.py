@@ -138,7 +138,7 @@ class Faces(Workload[Parameters]):
     data = "faces"
     settings = ("embedding", "classifier", "classes", "margin", "scale", "batch_norm", "memory_format")
     learns_from = 100
-    proven_batch = 4
+    check_batch = 4
     """Fewer faces of a rank amplify rounding (above)."""
     update_rounding = 50
     """With SGD and four faces of a rank, an update of iresnet-tiny differs by up to 1.6e-3 from that of double
@@ -148,7 +148,7 @@ class Faces(Workload[Parameters]):
         """True if ranks split the classifier, and so exchange embeddings and their gradients."""
         return spec.parameters.classifier != "data_parallel"
 
-    def proven(self, spec: RunSpec[Parameters]) -> dict[str, Any]:
+    def check_parameters(self, spec: RunSpec[Parameters]) -> dict[str, Any]:
         """Partial FC samples classes at random. With all classes, it is the same as a split classifier."""
         return {"sample_ratio": 1.0} if spec.parameters.classifier == "partial" else {}
 

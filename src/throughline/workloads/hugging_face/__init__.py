@@ -152,7 +152,7 @@ class HuggingFace(Workload[Parameters]):
     def architecture(self, spec: RunSpec[Parameters]) -> Architecture:
         return architecture.from_config(self.content(spec), spec.parameters.sequence_length)
 
-    def unproven(self, spec: RunSpec[Parameters]) -> str | None:
+    def lacks_reference(self, spec: RunSpec[Parameters]) -> str | None:
         lacking = self.lacks_form(replace(spec, options=replace(spec.options, dropout=0.0)), "torch")
         return f"there is no second implementation to compare it with: {lacking}" if lacking else None
 

@@ -36,7 +36,7 @@ def requested(**changes: Any) -> dict[str, list[RunSpec]]:
     return equivalence.requests(runs.expand(config))
 
 
-def test_a_comparison_of_frameworks_has_a_proof_and_one_framework_alone_has_none() -> None:
+def test_a_comparison_of_frameworks_has_an_equivalence_check_and_one_framework_alone_has_none() -> None:
     (name, specs), *others = requested(extras=["aa", "synthetic"]).items()
     assert (name, others) == ("b", [])
     assert [(spec.framework, str(spec.topology), spec.precision) for spec in specs] == [
@@ -51,7 +51,7 @@ def test_one_device_is_proven_on_one_device() -> None:
     assert {str(spec.topology) for spec in requested(topologies=["1n1g"])["b"]} == {"1n1g"}
 
 
-def test_one_framework_has_a_proof_where_its_options_change_how_a_model_lies_on_its_ranks() -> None:
+def test_one_framework_has_a_check_where_its_options_change_how_a_model_lies_on_its_ranks() -> None:
     assert requested(**ALONE) == {}
     fp32: dict[str, Any] = {"batch": {"fp32": [16]}}
     pairs = requested(**ALONE, **fp32, topologies=["1n2g", "1n4g"], options={"tensor_parallel": 2})["b"]
@@ -77,12 +77,12 @@ class Split(workloads.Part):
     tables: int = workloads.key("ranks that the tables lie on", default=4, whole=1)
 
 
-def test_a_workload_that_splits_its_model_has_a_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_workload_that_splits_its_model_has_an_equivalence_check(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = training_fixtures.spec()
     monkeypatch.setattr(type(workloads.of(spec.model)), "parameters", Split)
-    for tables, proven in ((4, True), (1, False)):
+    for tables, checked in ((4, True), (1, False)):
         split = replace(spec, parameters=Split(tables))
-        assert bool(equivalence.requests([split])) == proven
+        assert bool(equivalence.requests([split])) == checked
     assert workloads.whole(spec.model) == {"tables": 1}
 
 
@@ -91,34 +91,34 @@ def test_a_strong_scaling_is_proven_with_the_smallest_batch_of_a_replica() -> No
     assert {(spec.batch, spec.scaling) for spec in specs} == {(16, "weak")}
 
 
-def test_a_proof_of_a_global_batch_accumulates() -> None:
+def test_a_check_of_a_global_batch_accumulates() -> None:
     """On 1n4g a step is one micro-batch, on 1n1g it is four: then the equivalence check has two."""
     specs = requested(global_batch=64, batch={"fp32": [16]}, topologies=["1n4g", "1n1g"])["b"]
     assert {spec.global_batch for spec in specs} == {None}
     assert {equivalence.settings(spec).options.gradient_accumulation for spec in specs} == {2}
 
 
-def test_a_batch_that_a_workload_cannot_be_proven_with_is_made_larger() -> None:
+def test_a_batch_that_a_workload_cannot_be_checked_with_is_made_larger() -> None:
     block = {"model": "iresnet-tiny", "classifier": "model_parallel", "topologies": ["1n2g"], "options": SYNTHETIC}
-    for batch, proven in ((2, faces.WORKLOAD.proven_batch), (16, 16)):
+    for batch, checked in ((2, faces.WORKLOAD.check_batch), (16, 16)):
         config = load([], {"benchmarks": {"b": block | {"batch": {"fp32": [batch]}}}})
         (specs,) = equivalence.requests(runs.expand(config)).values()
-        assert {spec.batch for spec in specs} == {proven}
-        assert f"with {proven} samples a replica" in equivalence.covers(specs)[0]
+        assert {spec.batch for spec in specs} == {checked}
+        assert f"with {checked} samples a replica" in equivalence.covers(specs)[0]
 
 
-def test_what_is_measured_is_what_is_proven() -> None:
+def test_what_is_measured_is_what_is_checked() -> None:
     options = {
         "clip": "norm", "gradient_accumulation": 2, "compile": True, "remove_padding": True,
         "activation_checkpointing": True, "dropout": 0.1,
     }  # fmt: skip
     optimizer = {"name": "lamb", "betas": [0.8, 0.99], "epsilon": 1e-7, "weight_decay": 0.05, "momentum": 0.9}
     measured = training_fixtures.spec(precision="bf16", options=options, optimizer=optimizer)
-    proven = equivalence.settings(measured)
-    assert proven.options == replace(measured.options, dropout=0.0)
+    checked = equivalence.settings(measured)
+    assert checked.options == replace(measured.options, dropout=0.0)
     known = {"learning_rate": 3e-3, "weight_decay": 1.0, "schedule": values(Schedule())}
-    assert values(proven.optimizer) == optimizer | known
-    assert (proven.precision, proven.steps.timed, proven.steps.warmup) == ("bf16", equivalence.LOWER_STEPS, 0)
+    assert values(checked.optimizer) == optimizer | known
+    assert (checked.precision, checked.steps.timed, checked.steps.warmup) == ("bf16", equivalence.LOWER_STEPS, 0)
     assert equivalence.settings(replace(measured, precision="fp32")).steps.timed == equivalence.STEPS
     plain = training_fixtures.spec(optimizer={"name": "adam", "weight_decay": 0.01})
     assert equivalence.settings(plain).optimizer == plain.optimizer  # its decay is in the gradient, so it shows
@@ -126,7 +126,7 @@ def test_what_is_measured_is_what_is_proven() -> None:
     assert equivalence.settings(none).optimizer == none.optimizer
 
 
-def test_what_a_proof_covers_names_what_is_measured_otherwise() -> None:
+def test_what_a_check_covers_names_what_is_measured_otherwise() -> None:
     measured = training_fixtures.spec(options={"compile": True, "clip": "norm", "gradient_accumulation": 264})
     lower, wider = (replace(measured, precision="bf16"), replace(measured, topology=Topology(1, 2)))
     assert equivalence.covers([measured, lower, wider]) == [
@@ -161,7 +161,7 @@ def test_losses_that_end_in_nothing_are_judged(
     assert comparison.reason is None if reason is None else reason in str(comparison.reason)
 
 
-def proved(
+def checked(
     monkeypatch: pytest.MonkeyPatch, folder: Path, outcomes: dict[str, Any], precisions: tuple[str, ...] = ("fp32",)
 ) -> Equivalence:
     """Make an equivalence check whose runs have these outcomes: precision -> changes of the record, or an error."""
@@ -176,8 +176,8 @@ def proved(
     monkeypatch.setattr(reference_process, "initial", lambda *given: None)
     monkeypatch.setattr(reference_process, "train", lambda *given: reference_process.Trained(TRUE, 0, ["key.bias"]))
     specs = [training_fixtures.spec(precision=one, options={"clip": "value"}) for one in precisions]
-    records.write(records.Equivalence, equivalence.prove(specs, None, {}, folder / "proof"), folder / "proof.json")
-    return records.read_equivalence(folder / "proof.json")
+    records.write(records.Equivalence, equivalence.check(specs, None, {}, folder / "check"), folder / "check.json")
+    return records.read_equivalence(folder / "check.json")
 
 
 TRUE = [10.0 - step / 10 for step in range(equivalence.STEPS)]
@@ -201,21 +201,21 @@ NAN = {
         (ValueError("Out of range float values"), "failed", "1n1g: Out of range"),
     ],
 )  # fmt: skip
-def test_whatever_a_run_comes_to_there_is_a_proof_with_its_verdict(
+def test_whatever_a_run_comes_to_there_is_a_check_with_its_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Any, verdict: str, reason: str | None
 ) -> None:
-    proof = proved(monkeypatch, tmp_path, {"fp32": outcome})
-    mathematics = proof.of("torch")
+    check = checked(monkeypatch, tmp_path, {"fp32": outcome})
+    mathematics = check.of("torch")
     assert mathematics is not None and mathematics.verdict == verdict
     assert mathematics.reason is None if reason is None else reason in mathematics.reason
     warned = advice.about_frameworks({}, {"torch": mathematics})
     assert bool(warned) == (verdict not in ("equal", "unsupported"))
-    assert ("options.clip: value had nothing to clip in these steps" in proof.covers) == bool(proof.reference_loss)
+    assert ("options.clip: value had nothing to clip in these steps" in check.covers) == bool(check.reference_loss)
 
 
 def test_a_check_that_is_stopped_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(launcher.Stopped):
-        proved(monkeypatch, tmp_path, {"fp32": launcher.Stopped("x: stopped from outside")})
+        checked(monkeypatch, tmp_path, {"fp32": launcher.Stopped("x: stopped from outside")})
 
 
 def test_each_precision_is_held_against_fp32(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,8 +223,8 @@ def test_each_precision_is_held_against_fp32(tmp_path: Path, monkeypatch: pytest
         return {"ranks": [{"loss": [loss * factor for loss in TRUE[: equivalence.LOWER_STEPS]]}], **changes}
 
     def verdict(outcome: Any, precision: str = "bf16", fp32: Any = EQUAL) -> tuple[str, str | None]:
-        proof = proved(monkeypatch, tmp_path, {"fp32": fp32, precision: outcome}, ("fp32", precision))
-        of_precision, plain = proof.of("torch", precision), proof.of("torch")
+        check = checked(monkeypatch, tmp_path, {"fp32": fp32, precision: outcome}, ("fp32", precision))
+        of_precision, plain = check.of("torch", precision), check.of("torch")
         assert of_precision and plain and (fp32 is not EQUAL or plain.verdict == "equal")
         assert not any(text.startswith(precision) for text in plain.covers)
         assert any(text.startswith(precision) for text in of_precision.covers)
@@ -259,19 +259,19 @@ def test_a_run_whose_scaler_skips_steps_is_held_against_a_reference_that_skips_t
     def run(request: RunRequest) -> dict[str, Any]:
         steps, half = request.spec.steps.timed, request.spec.precision == "fp16"
         at = next(runs) if half else []
-        proof = {"skipped_steps": at, "updates": {}, "reason": "none"}
+        check = {"skipped_steps": at, "updates": {}, "reason": "none"}
         ranks = [{"loss": TRUE[:steps]}]
-        return {"status": "ok", "reason": None, "scaler_skipped_steps": len(at), "ranks": ranks, "equivalence": proof}
+        return {"status": "ok", "reason": None, "scaler_skipped_steps": len(at), "ranks": ranks, "equivalence": check}
 
     monkeypatch.setattr(equivalence.launcher, "run", run)
     monkeypatch.setattr(reference_process, "initial", lambda *given: None)
     monkeypatch.setattr(reference_process, "train", train)
     specs = [training_fixtures.spec(precision=precision) for precision in ("fp32", "fp16")]
-    half = equivalence.prove(specs, None, {}, tmp_path / "proof")["precisions"]["torch"]["fp16"]
+    half = equivalence.check(specs, None, {}, tmp_path / "check")["precisions"]["torch"]["fp16"]
     assert (half["verdict"], half["skipped_steps"]) == ("equal", [2, 3])
     assert [list(one.skipped) for one in asked] == [[], [2, 3]]
     assert [list(one.updates) for one in asked] == [["10", "50"], ["10"]]
-    half = equivalence.prove(specs, None, {}, tmp_path / "proof")["precisions"]["torch"]["fp16"]
+    half = equivalence.check(specs, None, {}, tmp_path / "check")["precisions"]["torch"]["fp16"]
     assert half["verdict"] == "invalid" and "[1] in one run, and [1, 2] in the next" in half["reason"]
 
 
@@ -327,19 +327,19 @@ def test_a_tensor_that_is_never_updated_is_found_in_every_precision(precision: s
 def test_equal_losses_with_other_updates_are_different(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = {"query": RIGHT | {"difference": 2.0}, "key.bias": RIGHT | {"difference": 2.0}}
     outcome = {**EQUAL, "equivalence": {"skipped_steps": [], "updates": found, "reason": None}}
-    proof = proved(monkeypatch, tmp_path, {"fp32": outcome})
-    mathematics = proof.of("torch")
+    check = checked(monkeypatch, tmp_path, {"fp32": outcome})
+    mathematics = check.of("torch")
     assert mathematics is not None and mathematics.verdict == "different"
     assert "the update of query is off by 1.0e+00" in str(mathematics.reason)
-    (compared,) = proof.frameworks["torch"].values()
+    (compared,) = check.frameworks["torch"].values()
     assert compared.updates is not None and compared.updates.left_out == {updates.NO_GRADIENT: ["key.bias"]}
     assert compared.largest_difference == 0.0, "the losses are equal"
 
 
 def test_a_workload_without_a_reference_is_said_to_have_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = training_fixtures.spec()
-    monkeypatch.setattr(type(workloads.of(spec.model)), "no_proof", "its images are cut at random")
-    result = equivalence.prove([spec], None, {}, tmp_path / "equivalence")
+    monkeypatch.setattr(type(workloads.of(spec.model)), "no_reference", "its images are cut at random")
+    result = equivalence.check([spec], None, {}, tmp_path / "equivalence")
     records.write(records.Equivalence, result, tmp_path / "equivalence.json")
     comparison = records.read_equivalence(tmp_path / "equivalence.json").frameworks["torch"]["1n1g"]
     assert (comparison.verdict, comparison.reason) == ("unsupported", "its images are cut at random")
