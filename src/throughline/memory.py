@@ -25,8 +25,8 @@ def gib(count: float) -> str:
     return f"{count / 2**30:.1f} GiB"
 
 
-def of_process(framework: str) -> dict[str, Any]:
+def of_process() -> dict[str, Any]:
     """Return a framework's `memory` on a CPU: the peak resident memory of this process, the only peak that is known."""
-    why = f"{framework} does not count its allocations on a CPU"
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return {"needed_bytes": None, "reserved_bytes": peak, "reasons": {"needed_bytes": why}}
+    reasons = {"needed_bytes": "its library does not count allocations on a CPU"}
+    return {"needed_bytes": None, "reserved_bytes": peak, "reasons": reasons}

@@ -18,6 +18,7 @@ from throughline.launch import machine, nodes
 from throughline.launch.nodes import Nodes
 from throughline.launch.request import RunRequest, lacks_environment
 from throughline.messages import Device, Gpus, Question
+from throughline.numbers import counted
 from throughline.observe import environment
 from throughline.observe.other_processes import OtherProcesses
 from throughline.records import RunRecord, stored_run
@@ -161,8 +162,8 @@ def check_fit(spec: RunSpec, per_machine: int, device: Device) -> list[str]:
     warnings = []
     if not spec.program and per_machine * spec.threads > device.count:
         warnings.append(
-            f"{per_machine} workers x {spec.threads} threads on {device.count} cores: they share cores, "
-            "so the speedup says nothing about scaling"
+            f"{counted(per_machine, 'worker')} with {counted(spec.threads, 'thread')} each on "
+            f"{counted(device.count, 'core')}: they share cores, so the speedup says nothing about scaling"
         )
     if spec.precision == "fp16" and device.fp16_native is False:
         warnings.append("this CPU has no fp16 units: fp16 is emulated and gains nothing")

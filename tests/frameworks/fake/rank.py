@@ -108,7 +108,7 @@ class Fake(Rank):
         return left @ right
 
     def memory(self) -> dict[str, Any]:
-        return memory.of_process("the fake framework")
+        return memory.of_process()
 
     def settings(self) -> dict[str, Any]:
         own = {"optimizer": "sgd", "learning_rate": self.rate}

@@ -202,7 +202,7 @@ class Jax(Rank):
 
     def memory(self) -> dict[str, Any]:
         if self.kind == "cpu":
-            return memory.of_process("JAX")
+            return memory.of_process()
         counted = self.at.memory_stats()
         needed, reserved = counted["peak_bytes_in_use"], counted.get("peak_pool_bytes")
         reasons = {"reserved_bytes": "this allocator of JAX does not say what it reserves"} if reserved is None else {}

@@ -129,7 +129,7 @@ class MXNetHorovod(Rank):
 
     def memory(self) -> dict[str, Any]:
         if self.kind == "cpu":
-            return memory.of_process("MXNet")
+            return memory.of_process()
         free, total = mx.context.gpu_memory_info(self.local_rank)  # MXNet never gives memory back, so this is the peak
         return {"needed_bytes": None, "reserved_bytes": int(total - free), "reasons": {"needed_bytes": NOT_COUNTED}}
 

@@ -164,7 +164,7 @@ class Paddle(Rank):
 
     def memory(self) -> dict[str, Any]:
         if self.kind == "cpu":
-            return memory.of_process("Paddle")
+            return memory.of_process()
         cuda = paddle.device.cuda
         needed, reserved = cuda.max_memory_allocated(self.at), cuda.max_memory_reserved(self.at)
         return {"needed_bytes": needed, "reserved_bytes": reserved, "reasons": {}}

@@ -195,7 +195,7 @@ class TensorFlow(Rank):
 
     def memory(self) -> dict[str, Any]:
         if self.kind == "cpu":
-            return memory.of_process("TensorFlow")
+            return memory.of_process()
         needed = tf.config.experimental.get_memory_info(self.at)["peak"]
         return {"needed_bytes": int(needed), "reserved_bytes": None, "reasons": {"reserved_bytes": NOT_COUNTED}}
 

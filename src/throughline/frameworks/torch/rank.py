@@ -242,7 +242,7 @@ class TorchRank(Rank):
 
     def memory(self) -> dict[str, Any]:
         if self.kind == "cpu":
-            return memory.of_process("PyTorch")
+            return memory.of_process()
         now = self._peaks()
         if self.before is None:
             return {"needed_bytes": now[0], "reserved_bytes": now[1], "reasons": {}}

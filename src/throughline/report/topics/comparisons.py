@@ -21,7 +21,7 @@ COLUMNS = (
     in_csv("ratio_at_least", lambda pair: pair.range and pair.range[0]),
     in_csv("ratio_at_most", lambda pair: pair.range and pair.range[1]),
     Column("tested_ratio", "tested ratio", read=lambda pair: pair.tested and Entry(
-        f"{pair.tested.ratio:.{places(pair.tested)}f}", pair.tested.ratio), reason=""),
+        f"{pair.tested.ratio:.{places(pair.tested)}f}", pair.tested.ratio), reason="there is no test"),
     in_csv("tested_at_least", lambda pair: pair.tested and pair.tested.low),
     in_csv("tested_at_most", lambda pair: pair.tested and pair.tested.high),
     in_csv("corrected_at_least", lambda pair: pair.corrected and pair.corrected[0]),
