@@ -15,7 +15,9 @@ rule summary:
     input:
         records=by_wildcards(TARGETS.records),
         equivalence=lambda wildcards: (
-            f"results/{wildcards.benchmark}/equivalence.json" if wildcards.benchmark in TARGETS.equivalence_checks else []
+            f"results/{wildcards.benchmark}/equivalence.json"
+            if wildcards.benchmark in TARGETS.equivalence_checks
+            else []
         ),
         prices=files.from_here(INSIDE.root / "resources/gpus.csv"),
         code=code_of("summarize"),
