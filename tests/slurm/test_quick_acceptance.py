@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from slurm import slow
-from slurm.conftest import Cluster, Project, copied
+from slurm.conftest import Cluster, Project, copied, until
 from throughline.study import acceptance
 
 QUICK = """accept:
@@ -31,7 +31,9 @@ def project(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Proje
 
 @contextlib.contextmanager
 def silent(cluster: Cluster, name: str) -> Iterator[None]:
-    """Stop the daemon of a node, so that it answers nobody. Slurm notices that much later."""
+    """Stop the daemon of an idle node, so that it answers nobody. Slurm notices that much later."""
+    # The end of a job needs the daemon. There is a line for each partition.
+    until(lambda: {*cluster.ask("sinfo", "-h", "-N", "-n", name, "-o", "%T").split()} == {"idle"})
     (pid,) = [pid for pid in cluster.processes(name) if Path(f"/proc/{pid}/comm").read_text() == "slurmd\n"]
     os.kill(pid, signal.SIGSTOP)
     try:
