@@ -179,8 +179,9 @@ class Processes:
         for pid in [*named, *processes.descendants(self.agent, *named)]:
             if pid not in self.known:
                 with contextlib.suppress(psutil.Error):
-                    self.known[pid] = psutil.Process(pid), dict.fromkeys(self.COUNTERS, 0.0)
-                    self.parents[pid] = self.known[pid][0].ppid()
+                    process = psutil.Process(pid)
+                    self.parents[pid] = process.ppid()
+                    self.known[pid] = process, dict.fromkeys(self.COUNTERS, 0.0)
 
     def read(self) -> dict[str, float | None]:
         resident = threads = 0
@@ -194,7 +195,7 @@ class Processes:
                     self._read_disk(process, counters)
             except psutil.Error:
                 del self.known[pid]
-                if self.parents[pid] in (self.agent, *self.parents):
+                if self.parents[pid] == self.agent or self.parents[pid] in self.parents:
                     counters["cpu_s"] = 0.0  # its parent has it
                 self.ended.append(counters)
         used = self.ended + [counters for _, counters in self.known.values()]
