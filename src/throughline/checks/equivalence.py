@@ -18,6 +18,7 @@ from typing import Any
 from throughline import frameworks, records, temporary, workloads
 from throughline.checks import reference_process, updates
 from throughline.files import UserError
+from throughline.grouping import grouped
 from throughline.launch import launcher
 from throughline.launch.request import RunRequest
 from throughline.rank.data import Manifest
@@ -75,10 +76,8 @@ RARE = ("hybrid_shard_groups", "expert_parallel")
 
 def requests(specs: Iterable[RunSpec]) -> dict[str, list[RunSpec]]:
     """Map each benchmark that has an equivalence check to the runs of this check. Derived benchmarks have none."""
-    blocks: dict[str, list[RunSpec]] = {}
-    for spec in specs:
-        if "__" not in spec.benchmark and not spec.program:
-            blocks.setdefault(spec.benchmark, []).append(spec)
+    own = (spec for spec in specs if "__" not in spec.benchmark and not spec.program)
+    blocks = grouped(own, lambda spec: spec.benchmark)
     return {name: _request(block) for name, block in blocks.items() if _needs_check(block)}
 
 

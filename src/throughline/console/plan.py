@@ -15,6 +15,7 @@ from throughline import gpus, log_kinds, ratios, workloads
 from throughline.acceptance import verdict
 from throughline.console.node_jobs import START_S, NodeJobs
 from throughline.files import UserError
+from throughline.grouping import grouped
 from throughline.memory import gib
 from throughline.numbers import counted
 from throughline.programs import words
@@ -65,7 +66,7 @@ class Plan:
         lines = ["The plan:"]
         if self.data:
             lines.append(f"  data: {counted(len(self.data), 'step')} to make")
-        for summary, specs in _grouped(self.specs, "summary").items():
+        for summary, specs in grouped(self.specs, lambda spec: spec.summary).items():
             runs = sum(spec.record in self.runs for spec in specs)
             if not runs:
                 continue
@@ -97,7 +98,7 @@ class Plan:
         """
         lines = []
         pending = {spec.benchmark for spec in self.runs.values() if "__" not in spec.benchmark}
-        for name, specs in _grouped(self.specs, "benchmark").items():
+        for name, specs in grouped(self.specs, lambda spec: spec.benchmark).items():
             if name not in pending:
                 continue
             frameworks, cells = len({spec.framework for spec in specs}), len({spec.cell for spec in specs})
@@ -281,13 +282,6 @@ def _medians(summary: Path) -> list[str]:
 def repeated(spec: RunSpec) -> tuple[str, ...]:
     """Return what all repeats of a run have in common."""
     return spec.cell, spec.framework, str(spec.topology)
-
-
-def _grouped(specs: Iterable[RunSpec], attribute: str) -> dict[str, list[RunSpec]]:
-    groups: dict[str, list[RunSpec]] = {}
-    for spec in specs:
-        groups.setdefault(getattr(spec, attribute), []).append(spec)
-    return groups
 
 
 def _shortened(lines: list[str]) -> list[str]:
