@@ -40,13 +40,16 @@ class Answer:
 
 
 def answers(scope: Scope) -> list[Answer]:
-    """Return the answers for one benchmark. Without a figure, or for derived runs, there is only the first one."""
+    """Return the answers for one benchmark. Without a figure, or for derived runs, there is only the first one.
+
+    Single calls have no step to take apart, no speedup and no price.
+    """
     first = Answer("Fastest" if scope.cells[1:] else "Speed", headline(scope))
     if scope.best is None or scope.benchmark != block_name(scope.benchmark):
         return [first]
-    limit = limits(scope, scope.best)
-    following = Answer("Next", next(_worth_doing(scope, limit)))
-    return [first, scales(scope, scope.best), limit, costs(scope.best), following]
+    limit = limits(scope, scope.best) if scope.best.group.trains else None
+    of_training = [scales(scope, scope.best), limit, costs(scope.best)] if limit else []
+    return [first, *of_training, Answer("Next", next(_worth_doing(scope, limit)))]
 
 
 def headline(scope: Scope) -> str:
@@ -198,7 +201,7 @@ def costs(best: Cell) -> Answer:
     return Answer("Costs", f"{said} ({cost.price_source}).")
 
 
-def _worth_doing(scope: Scope, limit: Answer) -> Iterator[str]:
+def _worth_doing(scope: Scope, limit: Answer | None) -> Iterator[str]:
     """Yield what is worth doing, the most serious doubt that the reader can fix first."""
     if barred := dict.fromkeys(cell.framework for cell in scope.measured if cell.barred):
         yield f"Find out why {', '.join(barred)} is not shown to compute what the others do: equivalence.json."
@@ -218,6 +221,6 @@ def _worth_doing(scope: Scope, limit: Answer) -> Iterator[str]:
         yield "Add `extras: [aa]`: it tells whether the differences would hold tomorrow."
     judged = goals.over_groups(scope.groups)
     yield from (f"{aim}: {verdict}. {why}." for verdict, aim, why in judged if verdict == "not met")
-    if not limit.telling and scope.groups[0].summary.model != DECIDES:
+    if limit and not limit.telling and scope.groups[0].summary.model != DECIDES:
         yield "Find out what a step spends: `extras: [no_gradient_sync, synthetic]` measures it."
     yield "Nothing is in doubt. Larger topologies and other batch sizes would tell more."

@@ -118,7 +118,8 @@ class Scope:
             rows.append(row)
             if (work := cell.record.work) and work.matmul_flops_per_s:
                 value = repr(work.matmul_flops_per_s / 1e12)
-                rows.append(row.model_copy(update={"model": "matmul", "value": value, "unit": "TFLOPS"}))
+                product = {"model": "matmul", "value": value, "unit": "TFLOPS", "repeats": None}
+                rows.append(row.model_copy(update=product))
         return plausibility.doubts([*rows, *self.imported])
 
 

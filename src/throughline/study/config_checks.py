@@ -77,6 +77,9 @@ def _model(block: Benchmark) -> Iterator[str]:
         yield "options.data = reading: nothing would be trained; write extras: [reading]"
     if "reading" in block.extras and workload.data is None:
         yield f"extras: reading: {model} reads no data; remove the extra"
+    for extra in ("synthetic", "no_gradient_sync", "checkpoint"):
+        if extra in block.extras and not workload.trains:
+            yield f"extras: {extra}: {model} trains nothing; remove the extra"
     if "fp8" in block.batch and not _any_has("fp8", workload):
         can = ", ".join(name for name in workloads.models() if _any_has("fp8", workloads.of(name)))
         yield f"batch.fp8: {model} has no fp8; these have: {can}"

@@ -66,6 +66,11 @@ def folder(model: str | Values) -> str | None:
     return next((home for home in FOLDERS for first in list(of_folder(home).described)[:1] if first in keys), None)
 
 
+def trains(model: str) -> bool:
+    """False for the models of a workload that makes single calls only. Models of imported logs train."""
+    return folder(model) is None or of(model).trains
+
+
 def of_map(values: Values) -> Described:
     """Return the name that the workload gives to the model of a map; ValueError if it cannot read it."""
     home = folder(values)

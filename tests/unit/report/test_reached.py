@@ -13,12 +13,12 @@ from throughline import gpus
 from throughline.observe import work
 from throughline.records.imported import Imported, ImportedRun
 from throughline.report import answers
-from throughline.report.analysis import cells, summary
-from throughline.report.render import page, table_files
+from throughline.report.analysis import cells, summary, titles
+from throughline.report.render import page, run_environment, table_files
 from throughline.report.render.page import Results
 from throughline.report.render.tables import PAGE
 from throughline.report.topic import Scope
-from throughline.report.topics import published_calls, write_plots, write_tables
+from throughline.report.topics import cost, published_calls, write_plots, write_tables
 from throughline.report.topics.single_calls import beside_layers, best, device, parts, reached, rooflines
 from throughline.study.runs import read_spec
 
@@ -82,6 +82,15 @@ def of(groups: list[cells.Group], *names: str) -> list[cells.Group]:
 def test_a_workload_that_trains_nothing_is_called(groups: list[cells.Group]) -> None:
     headline = answers.headline(Scope(of(groups, "matmul", "vector")))
     assert headline.startswith("torch calls matmul at 10.00 calls/s")
+
+
+def test_what_only_training_has_is_left_out(groups: list[cells.Group]) -> None:
+    """Single calls have no optimizer, no price of samples and no step to take apart, and their repeat has no range."""
+    scope = Scope(of(groups, "matmul"), groups)
+    found = scope.groups[0].summary
+    assert [answer.question for answer in answers.answers(scope)][1:] == ["Next"]
+    assert not {"optimizer", "data", "range"} & dict(run_environment.setup(found)).keys()
+    assert (titles.switches(found), cost.table(scope)) == ("", None)
 
 
 def test_shares_are_those_of_the_published_table(groups: list[cells.Group]) -> None:

@@ -115,11 +115,17 @@ def check(root: Path, **changes: Any) -> tuple[Equivalence, Summary]:
 LOSSES = json.loads((GOLDEN / "equivalence.json").read_text())["frameworks"]["torch"]["1n1g"]
 
 
-def test_what_a_check_covers_is_printed(tmp_path: Path) -> None:
-    _, found = check(tmp_path, covers=["fp32", "dropout 0 (measured: 0.1)"])
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [({}, "is shown for: fp32; dropout 0 (measured: 0.1)"),
+     ({"verdict": "different"}, "was tried (different) for: fp32; dropout 0 (measured: 0.1)"),
+     ({"verdict": "unsupported", "reason": "one model"}, "is not checked (1n1g: one model)")],
+)  # fmt: skip
+def test_what_a_check_covers_is_printed(tmp_path: Path, changes: dict[str, str], said: str) -> None:
+    frameworks = {"torch": {"1n1g": LOSSES | changes}}
+    _, found = check(tmp_path, covers=["fp32", "dropout 0 (measured: 0.1)"], frameworks=frameworks)
     write_tables(scoped(found), tmp_path / "tables")
-    line = "* torch: numerical equivalence is shown for: fp32; dropout 0 (measured: 0.1)"
-    assert line in (tmp_path / "tables/throughput.md").read_text()
+    assert f"* torch: numerical equivalence {said}\n" in (tmp_path / "tables/throughput.md").read_text()
 
 
 @pytest.mark.slow

@@ -328,6 +328,13 @@ def test_a_row_above_its_device_within_noise_is_not_doubtful(tmp_path: Path, mid
     assert doubts(summary.summarize(records, repeats=5)) == rules
 
 
+def test_products_of_one_device_are_not_compared_over_topologies(tmp_path: Path) -> None:
+    """The rate of a product is that of a device, so only the training is slower on two devices."""
+    records = write_series(tmp_path, {"1n1g": around(100.0), "1n2g": around(90.0)}, complete=True)
+    found = scoped(summary.summarize(records, repeats=5)).doubts
+    assert [(doubt.rule, doubt.row.unit) for doubt in found] == [("more devices, slower", "samples/s")]
+
+
 def test_simulated_nodes_are_not_the_fastest_if_there_are_others(tmp_path: Path) -> None:
     paths = write_series(tmp_path, series({"1n1g": 100.0, "1n2g": 150.0}))
     paths += write_series(tmp_path, series({"torch 2n8g": 160.0}), hosts="simulated")

@@ -97,6 +97,7 @@ JOB = "frameworks: [hf-trainer], batch: {fp32: [4]}, options: {gradient_accumula
             "topology of this block divides: 96 or 192",
         ),
         ("global_batch: 64, options: {gradient_accumulation: 2}", "options.gradient_accumulation = 2: global_batch"),
+        (f"{MATMUL}, extras: [synthetic]", "extras: synthetic: matmul trains nothing; remove the extra"),
         (f"{MATMUL}, scaling: strong", "scaling: a call of matmul has no batch that devices could share"),
         ("model: matmul, batch: {fp32: [8]}", "batch: a call of matmul has no batch; write batch: {fp32: [1]}"),
         ("options: {image_decoder: dali}", "options.image_decoder: bert-tiny reads no pictures"),

@@ -339,8 +339,7 @@ class Group:
     @property
     def trains(self) -> bool:
         """False if its workload makes single calls only."""
-        model = self.summary.model
-        return workloads.folder(model) is None or workloads.of(model).trains
+        return workloads.trains(self.summary.model)
 
     @property
     def exchanges(self) -> bool:

@@ -13,10 +13,10 @@ CHECKPOINTED = {True: "W/ checkpointing", "selective": "W/ selective checkpointi
 def switches(summary: Summary) -> str:
     """Return what is on and off in DLPerf's words, such as `W/O compile & W/O clip & W/O checkpointing`.
 
-    Empty for programs of somebody else, which decide it themselves.
+    Empty for programs of somebody else, which decide it themselves, and for runs that train nothing.
     """
     options = summary.options
-    if summary.model == DECIDES:
+    if summary.model == DECIDES or not workloads.trains(summary.model) or options.data == "reading":
         return ""
     always = [
         _compiling(summary) if options.compile == "auto" else "W/ compile" if options.compile else "W/O compile",
@@ -36,7 +36,7 @@ def switches(summary: Summary) -> str:
         f"W/ sharding: {options.sharding}": options.sharding != "none",
         f"W/ sharding in {_groups(options.hybrid_shard_groups)}": options.hybrid_shard_groups != 1,
         f"W/ products in fp32, rounded to {summary.precision}, in {', '.join(emulate)}": bool(emulate),
-        f"W/ fp8 scaled {options.fp8_scaling}": summary.precision == "fp8" and workloads.of(summary.model).trains,
+        f"W/ fp8 scaled {options.fp8_scaling}": summary.precision == "fp8",
         f"W/ tensor parallelism over {options.tensor_parallel} devices": options.tensor_parallel > 1,
         f"W/ experts spread over {options.expert_parallel} devices": options.expert_parallel > 1,
         f"W/ {options.data} data": options.data != "real",

@@ -56,19 +56,20 @@ def setup(summary: Summary, devices: Sequence[str] = ()) -> list[tuple[str, str]
     size = ", ".join(f"{count:,} parameters" for count in sorted(counts))
     has_dropout = not built or any(model.get("dropout") for model in built)
     dumps = f" of {', '.join(data.dumps.values())}" if data and data.dumps else ""
-    trained = [
-        ("optimizer", f"{optimizer.name}, {rates}"),
-        *([("dropout", f"{summary.options.dropout:g}")] if has_dropout else []),
-        ("data", f"{data.rows:,} rows in all shards{dumps}" if data else "synthetic batches, nothing is read"),
-    ]
-    return [
-        ("model", ", ".join(part for part in (summary.model, workload.setup(summary), size) if part)),
-        ("device", " and ".join(devices) or (summary.device.name if summary.device else "n/a")),
-        ("steps", timed),
-        ("repeats", f"{max((cell.n for cell in cells), default=0)} per cell, interleaved"),
-        ("range", f"of {fewest} valid repeats, the fewest: holds the true median with {sure} probability"),
-        *(trained if summary.model != DECIDES else []),  # a program alone knows what it trains with
-    ]
+    read = f"{data.rows:,} rows in all shards{dumps}" if data else "synthetic batches, nothing is read"
+    ours = summary.model != DECIDES  # a program alone knows what it trains with
+    trains = ours and workloads.trains(summary.model)
+    rows = {
+        "model": ", ".join(part for part in (summary.model, workload.setup(summary), size) if part),
+        "device": " and ".join(devices) or (summary.device.name if summary.device else "n/a"),
+        "steps": timed,
+        "repeats": f"{max((cell.n for cell in cells), default=0)} per cell, interleaved",
+        "range": sure and f"of {fewest} valid repeats, the fewest: holds the true median with {sure} probability",
+        "optimizer": f"{optimizer.name}, {rates}" if trains else "",
+        "dropout": f"{summary.options.dropout:g}" if ours and has_dropout else "",
+        "data": read if trains else "",
+    }
+    return [(name, text) for name, text in rows.items() if text]
 
 
 def programs(runs: Iterable[RunRecord]) -> Table | None:

@@ -27,9 +27,13 @@ def coverage(group: Group) -> list[Note]:
     """Return what the numerical equivalence checks cover, if they say so. Equal texts are one note."""
     covered: dict[str, list[str]] = {}
     for name, check in (group.summary.equivalence or {}).items():
-        if check.covers:
+        if check.verdict == "unsupported":
+            text = f"numerical equivalence is not checked ({check.reason})"
+        else:
             outcome = "is shown" if check.verdict == "equal" else f"was tried ({check.verdict})"
-            covered.setdefault(f"numerical equivalence {outcome} for: {'; '.join(check.covers)}", []).append(name)
+            text = f"numerical equivalence {outcome} for: {'; '.join(check.covers)}"
+        if check.covers:
+            covered.setdefault(text, []).append(name)
     return [Note(", ".join(names), text, "equivalence") for text, names in covered.items()]
 
 

@@ -36,8 +36,13 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def table(scope: Scope) -> Table:
-    """Return a line for each cell. The best value is marked and named if the repeats tell it apart from all others."""
+def table(scope: Scope) -> Table | None:
+    """Return a line for each cell; None for a workload that trains nothing.
+
+    The best value is marked and named if the repeats tell it apart from all others.
+    """
+    if not any(group.trains for group in scope.groups):
+        return None
     costs = [cell.record.cost for cell in scope.cells]
     sources = dict.fromkeys(cost.price_source for cost in costs if cost.price_source)
     tasks = dict.fromkeys(cost.total_samples for cost in costs if cost.total_samples)

@@ -49,7 +49,7 @@ def hugging_face(model: str, attention: str, dropout: float) -> Any:
     try:
         import transformers
     except ImportError:
-        reason = f"{model} is a layer of transformers, which is not installed: install envs/benchmarks.txt"
+        reason = f"{model} is a layer of transformers, which is not installed: pip install -r envs/benchmarks.txt"
         raise Unsupported(reason) from None
 
     if model == "bert-layer":
