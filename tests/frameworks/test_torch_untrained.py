@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,8 @@ from throughline.report.analysis import cells, summary
 from throughline.report.render import cell_columns
 from throughline.study import runs
 from throughline.study.config import load
-from throughline.workloads import micro
+from throughline.workloads import in_torch_timed, micro
+from throughline.workloads.layers import in_torch
 
 
 def run(place: Path, **block: Any) -> records.RunRecord:
@@ -127,3 +130,20 @@ def test_the_parts_of_a_node_are_measured_in_rounds_by_every_rank(tmp_path: Path
     assert values[0] == [one.value for one in made.figures] and values[1] and values[1][0] != values[0][0]
     assert values[1][4:8] == values[0][4:8], "an all-reduce has one figure"
     assert values[0][2] and values[1][2:4] == [None, None], "one rank measures the disk"
+
+
+def test_a_layer_needs_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A missing package is no measured outcome: the run fails, so the next call makes it again."""
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(ImportError, match="pip install -r envs/benchmarks.txt"):
+        in_torch.hugging_face("bert-layer", "sdpa", 0.0)
+
+
+def test_a_call_longer_than_a_block_is_made_few_times() -> None:
+    calls = []
+
+    def call() -> None:
+        calls.append(time.sleep(0.05))
+
+    assert in_torch_timed.seconds(call, 0.1, torch.device("cpu")) == pytest.approx(0.05, rel=0.5)
+    assert len(calls) < 10, "five blocks, each with calls to warm up, would be more than 15"

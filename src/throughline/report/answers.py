@@ -221,6 +221,8 @@ def _worth_doing(scope: Scope, limit: Answer | None) -> Iterator[str]:
         yield "Add `extras: [aa]`: it tells whether the differences would hold tomorrow."
     judged = goals.over_groups(scope.groups)
     yield from (f"{aim}: {verdict}. {why}." for verdict, aim, why in judged if verdict == "not met")
+    if any(len(cell.repeats) == 1 for cell in scope.measured):
+        yield "Raise runs.repeats: one repeat does not show by how much it varies."
     if limit and not limit.telling and scope.groups[0].summary.model != DECIDES:
         yield "Find out what a step spends: `extras: [no_gradient_sync, synthetic]` measures it."
     yield "Nothing is in doubt. Larger topologies and other batch sizes would tell more."

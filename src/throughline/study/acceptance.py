@@ -34,6 +34,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, PlainSerializer, TypeAdapter
 
 from throughline.files import UserError
+from throughline.grouping import grouped
 from throughline.spec import RunSpec, Topology, canonical
 from throughline.spec.program import DECIDES
 from throughline.study import runs
@@ -194,10 +195,7 @@ class Plan:
     @cached_property  # Snakemake asks about each node job a dozen times, and a large fleet has thousands of node jobs
     def visits(self) -> dict[str, list[Measurement]]:
         """Map the file of each node job to its measurements, in the order in which they are made."""
-        visits: dict[str, list[Measurement]] = {}
-        for measured in self.measurements():
-            visits.setdefault(measured.visit, []).append(measured)
-        return visits
+        return grouped(self.measurements(), lambda measured: measured.visit)
 
     @cached_property
     def priorities(self) -> dict[str, int]:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from throughline import spelling
 from throughline.files import UserError
+from throughline.grouping import grouped
 from throughline.ratios import MARGIN
 from throughline.spec import RunSpec, canonical
 from throughline.study.config import Config, block_name
@@ -75,14 +76,10 @@ class Targets:
         self.config, self.equivalence_checks, self.searches, self.checks = config, equivalence_checks, searches, checks
         self.given_up = given_up or {}
         self.specs = {spec.record: spec for spec in specs}
-        self.summaries: dict[str, list[str]] = {}
         self.awaited = [record for record in self.specs if record not in self.given_up]
         """The records that summaries wait for."""
-        for record in self.awaited:
-            self.summaries.setdefault(self.specs[record].summary, []).append(record)
-        self.by_benchmark: dict[str, list[str]] = {}
-        for summary in self.summaries:
-            self.by_benchmark.setdefault(summary.split("/")[1], []).append(summary)
+        self.summaries = grouped(self.awaited, lambda record: self.specs[record].summary)
+        self.by_benchmark = grouped(self.summaries, lambda summary: summary.split("/")[1])
         self.to_predict = {
             name: {"topologies": predicted}
             for name in self.by_benchmark

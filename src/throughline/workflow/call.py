@@ -12,6 +12,7 @@ from throughline.console.console import NO_RECORD, failure_cause, log_lines
 from throughline.corpus.targets import CorpusTargets, finished_shards
 from throughline.datasets.targets import ClicksTargets, FolderTargets
 from throughline.files import UserError
+from throughline.grouping import grouped
 from throughline.installation import choose
 from throughline.spec import Precision, RunSpec, Topology
 from throughline.study import runs
@@ -153,12 +154,9 @@ def given_up(config: Config, specs: Iterable[RunSpec], root: Path = Path()) -> d
     A cell has enough if at least runs.enough of its repeats have a record of the present configuration, and every other
     one was tried and failed. A repeat that was stopped from outside, or not tried yet, can still be made.
     """
-    cells: dict[tuple[str, str, str], list[RunSpec]] = {}
-    for spec in specs:
-        if config.block(spec.benchmark).enough:
-            cells.setdefault((spec.cell, spec.framework, str(spec.topology)), []).append(spec)
+    some = (spec for spec in specs if config.block(spec.benchmark).enough)
     found: dict[str, str] = {}
-    for repeats in cells.values():
+    for repeats in grouped(some, lambda spec: (spec.cell, spec.framework, str(spec.topology))).values():
         absent = {run.record: _failure(root / run.record) for run in repeats if not (root / run.record).is_file()}
         enough = config.block(repeats[0].benchmark).enough or 0
         if absent and len(repeats) - len(absent) >= enough and all(absent.values()):

@@ -52,16 +52,15 @@ def seconds(call: Callable[[], Any], min_seconds: float, at: torch.device) -> fl
     length.
 
     On a CPU, other processes and quotas take time away in pieces of some milliseconds, which the median of shorter
-    blocks would not see. So there a block is a fifth of `min_seconds`.
+    blocks would not see. So there a block is a fifth of `min_seconds`, except where a single call is longer.
     """
     from torch.utils.benchmark import Timer  # only here: importing it takes half as long as importing PyTorch
 
-    timer = Timer("call()", globals={"call": call}, num_threads=torch.get_num_threads())
-    if at.type != "cpu":
-        return float(timer.blocked_autorange(min_run_time=min_seconds).median)
-    block_s = min_seconds / BLOCKS
-    calls = max(1, math.ceil(block_s / timer.blocked_autorange(min_run_time=block_s).mean))
-    return statistics.median(timer.timeit(calls).mean for _ in range(BLOCKS))
+    timer, block_s = Timer("call()", globals={"call": call}, num_threads=torch.get_num_threads()), min_seconds / BLOCKS
+    calls = math.ceil(block_s / timer.blocked_autorange(min_run_time=block_s).mean) if at.type == "cpu" else 1
+    if calls > 1:
+        return statistics.median(timer.timeit(calls).mean for _ in range(BLOCKS))
+    return float(timer.blocked_autorange(min_run_time=min_seconds).median)
 
 
 def together(call: Callable[[], Any], min_seconds: float, at: torch.device) -> float:

@@ -5,6 +5,7 @@ from dataclasses import fields
 from typing import Any
 
 from throughline import statistics, workloads
+from throughline.grouping import grouped
 from throughline.records import Figure, RunRecord, Summary
 from throughline.spec import RunSpec, values
 from throughline.study.section import Value
@@ -12,9 +13,8 @@ from throughline.study.section import Value
 
 def medians(runs: Sequence[RunRecord]) -> list[Figure]:
     """Return the median of every figure over the ok runs; figures differ in name, or in the size measured at."""
-    same: dict[tuple[str, str], list[Figure]] = {}
-    for figure in (figure for run in runs if run.status == "ok" for figure in run.figures):
-        same.setdefault((figure.name, str(figure.at)), []).append(figure)
+    figures = (figure for run in runs if run.status == "ok" for figure in run.figures)
+    same = grouped(figures, lambda figure: (figure.name, str(figure.at)))
     values = {key: [figure.value for figure in repeats if figure.value is not None] for key, repeats in same.items()}
     return [same[key][0].model_copy(update={"value": statistics.median(values[key])}) for key in same]
 

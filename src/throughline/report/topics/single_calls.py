@@ -13,6 +13,7 @@ from matplotlib.figure import Figure as Plot
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from throughline import gpus, workloads
+from throughline.grouping import grouped
 from throughline.numbers import percent, reading
 from throughline.report.analysis.cells import PRECISIONS, Cell, Group
 from throughline.report.render import plots as draws
@@ -66,13 +67,13 @@ def best(every: Iterable[Reached]) -> list[Reached]:
 
     It is that of the largest size, which no cache holds, or of the fastest batch.
     """
-    alike: dict[tuple[str, ...], list[Reached]] = {}
-    for call in every:
-        key = call.device, call.model, call.name, call.cell.group.precision, call.cell.framework
-        alike.setdefault(key, []).append(call)
+
+    def test(call: Reached) -> tuple[str, ...]:
+        return call.device, call.model, call.name, call.cell.group.precision, call.cell.framework
+
     return [
         max(calls, key=lambda call: (-call.cell.topology.world, call.size if call.sized else 0, call.value))
-        for calls in alike.values()
+        for calls in grouped(every, test).values()
     ]
 
 

@@ -45,12 +45,12 @@ class Layer(nn.Module):
 
 
 def hugging_face(model: str, attention: str, dropout: float) -> Any:
-    """Return a layer with random weights; raise Unsupported if transformers is not installed."""
+    """Return a layer with random weights; ImportError if transformers is not installed."""
     try:
         import transformers
     except ImportError:
         reason = f"{model} is a layer of transformers, which is not installed: pip install -r envs/benchmarks.txt"
-        raise Unsupported(reason) from None
+        raise ImportError(reason) from None
 
     if model == "bert-layer":
         from transformers.models.bert.modeling_bert import BertLayer
