@@ -160,7 +160,7 @@ FAILURES = {
     "too few steps": ("train(9)", {}, {}, "exit status 0 8 steps after its first line or mark, .* let it train longer"),
     "no marks": ("print('hello')", {}, {}, r"wrote no mark to the file that \$THROUGHLINE_MARKS names"),
     "hangs after ten steps": ("train(10)\ntime.sleep(600)", {}, {"silent_for": 2.0}, "no progress for 2 s: rank 0 in "),
-    "says nothing": ("time.sleep(600)", {}, {"silent_for": 2.0}, "no progress for 2 s: rank 0 in start"),
+    "says nothing": ("time.sleep(600)", {}, {"silent_for": 2.0}, "no progress for 2 s: rank 0 in first step"),
     "timeout": ("train()", {"steps": {"warmup": 10**6}}, {"timeout": 1.5}, "it took longer than timeout: 1.5 s"),
     "pattern without a match": (
         "print('loss 3.5')\nprint('Step=1 takes 20.5 ms')\nprint('a step took long')", PATTERN, {},

@@ -135,7 +135,7 @@ def test_the_parts_of_a_node_are_measured_in_rounds_by_every_rank(tmp_path: Path
 def test_a_layer_needs_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
     """A missing package is no measured outcome: the run fails, so the next call makes it again."""
     monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(ImportError, match="pip install -r envs/benchmarks.txt"):
+    with pytest.raises(ImportError, match="pip install -r envs/benchmarks"):
         in_torch.hugging_face("bert-layer", "sdpa", 0.0)
 
 

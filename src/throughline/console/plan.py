@@ -20,7 +20,8 @@ from throughline.memory import gib
 from throughline.numbers import counted
 from throughline.programs import words
 from throughline.progress import duration
-from throughline.records import Imported, read_acceptance, read_imported, read_summary, stored_run
+from throughline.records import Imported, read_acceptance, read_imported, read_predictions, read_summary, stored_run
+from throughline.report.analysis import predictions
 from throughline.spec import RunSpec, cell_name
 from throughline.spec.program import DECIDES
 from throughline.study.acceptance import RESULT as ACCEPTANCE
@@ -31,6 +32,7 @@ REPORT, SO_FAR = "results/report.html", "results/report-incomplete.html"
 ACCEPTANCE_PAGE = "results/acceptance.html"
 ENDS = (REPORT, "results/compare.html", ACCEPTANCE_PAGE, "results/archive.zip")
 """The files that everything else is made for."""
+PREDICTED = "/predictions.json"
 IMPORTED = re.compile("results/[^/]+/imported.json")
 
 
@@ -144,23 +146,30 @@ class Plan:
     def results(self) -> list[str]:
         """Return the files that a person should look at afterwards.
 
-        These are the report, a comparison and an archive. Without them, these are the summaries; without them, the
-        manifests; without them, the files that the user asked for; without them, tables and predictions.
+        These are the report, a comparison and an archive. Without them, these are the tables of predictions; without
+        them, the summaries; without them, the manifests; without them, the files that the user asked for; without them,
+        the tables.
         """
         manifests = sorted(name for name in self.data if name.endswith("/manifest.json"))
         ends = [name for name in ENDS if name in self.pending]
         files = sorted(self.pending.intersection(self.targets))
-        tables = sorted(name for name in self.pending if name.endswith(("/predictions.json", "/tables")))
-        return ends or self._summaries() or manifests or files or tables
+        tables = sorted(name for name in self.pending if name.endswith("/tables"))
+        predicted = [name.replace(PREDICTED, "/tables/predictions.md") for name in self._predictions()]
+        return ends or predicted or self._summaries() or manifests or files or tables
+
+    def _predictions(self) -> list[str]:
+        return sorted(name for name in self.pending if name.endswith(PREDICTED))
 
     def _summaries(self) -> list[str]:
         return [name for name in dict.fromkeys(spec.summary for spec in self.specs) if name in self.pending]
 
     def outcome(self) -> str:
-        """Return the last message of a finished workflow: the new medians, a verdict, and where the results are."""
+        """Return the last message of a finished workflow: medians, predictions, a verdict, where the results are."""
         lines = _shortened([line for name in self._summaries() for line in _medians(self.root / name)])
         if ACCEPTANCE in self.pending:
             lines += [f"  {line}" for line in verdict.lines(read_acceptance(self.root / ACCEPTANCE))]
+        for name in self._predictions():
+            lines += [f"  {line}" for line in predictions.lines(read_predictions(self.root / name))]
         read = map(read_imported, sorted(self.root / name for name in self.pending if IMPORTED.fullmatch(name)))
         lines += [line for imported in read for line in _imported(imported)]
         pages = " (open it in a browser; it needs no network)"

@@ -131,6 +131,8 @@ class Runner:
         except OSError as error:
             where = f"in {self.ours.folder}"
             raise Ended("failed", f"{command[0]} cannot be started {where}: {error.strerror}") from None
+        if self.times:
+            self.enter("first step", 0, 0)
 
     def filled(self, command: tuple[str, ...]) -> list[str]:
         """Return a command with the values of its placeholders."""

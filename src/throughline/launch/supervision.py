@@ -38,8 +38,8 @@ COMPILE_HANG_AFTER_S = 1800.0
 """A compiler may need this long for the first step."""
 
 PHASES = (
-    "start", "join", "device", "model", "data", "optimizer", "warm-up", "evaluation", "checkpoint", "training",
-    "reading", "end",
+    "start", "first step", "join", "device", "model", "data", "optimizer", "warm-up", "evaluation", "checkpoint",
+    "training", "reading", "end",
 )  # fmt: skip
 """The phases of a run in their order.
 

@@ -22,7 +22,7 @@ class Heart:
     """Writes the progress of one rank. `began`: when its process began, on the monotonic clock.
 
     The phases are start, join, device, model, data, optimizer, warm-up, training and end. A convergence check
-    alternates between evaluation, training and checkpoint.
+    alternates between evaluation, training and checkpoint. A program is in `first step` until its first mark or line.
     """
 
     def __init__(self, path: Path) -> None:

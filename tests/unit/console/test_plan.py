@@ -9,6 +9,8 @@ from pathlib import Path
 from report_fixture import record, write_record, write_series
 from report_fixture import spec as asked
 from throughline.console import node_jobs, plan
+from throughline.files import write_json
+from throughline.records import SCHEMA
 from throughline.report.analysis.summary import write
 from throughline.spec import RunSpec
 from throughline.study import acceptance, runs
@@ -102,8 +104,14 @@ def test_the_closing_words_follow_from_what_was_made(tmp_path: Path) -> None:
         return plan.Plan(every, [[name] for name in outputs], ["asked.txt"], root=tmp_path).outcome().splitlines()
 
     assert said(manifest, "data/sample/seq32/test_0000.hdf5") == ["Finished.", f"  result: {manifest}"]
-    tables = ["results/b/predictions.json", "results/b/tables"]
-    assert said(*tables, "results/b/plots") == ["Finished.", *(f"  result: {name}" for name in tables)]
+    assert said("results/b/tables", "results/b/plots") == ["Finished.", "  result: results/b/tables"]
+    none = {"topology": "2n8g", "why": "one node"}
+    what = {"batch": 32, "precision": "fp32", "framework": "torch", "unit": "samples/s", "not_predicted": [none]}
+    series = what | {"measured": [], "predicted": []}
+    made = {"schema": SCHEMA, "benchmark": "b", "asked": ["2n8g"], "made_from": {}, "series": [series]}
+    write_json(tmp_path / "results/b/predictions.json", made)
+    words = ["  b bz32 fp32 torch: no prediction for 2n8g: one node", "  result: results/b/tables/predictions.md"]
+    assert said("results/b/predictions.json", "results/b/tables") == ["Finished.", *words]
     assert said("asked.txt", "other.txt") == ["Finished.", "  result: asked.txt"]
     records = write_series(tmp_path / "results", {"1n1g": [512.46] * 5, "1n2g": [914.23] * 5}, benchmark="b")
     refused = record(asked(benchmark="b", topology="1n8g", repeat=1), None, status="oom", reason="too large")
