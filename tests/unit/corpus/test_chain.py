@@ -22,7 +22,6 @@ from throughline import command
 from throughline.corpus.source import IDS, dumps
 from throughline.corpus.text import tokens
 
-ROOT = Path(__file__).parents[3]
 PARAMETERS = {"sequence_length": 32, "predictions": 5, "dupe_factor": 2}
 TEXTS = (".txt", ".jsonl")
 SHARDS = [("training", 0), ("training", 1), ("training", 2), ("test", 0)]

@@ -76,11 +76,7 @@ def _of_cell(
     """Return the column of a figure of a predicted cell; without a prediction, the entry has the reason."""
     small, of = "predicted" if heading else "", lambda one: one.cell and read(one.cell)
     fields = {"by_value": bool(heading), "forms": FORMS if heading else (CSV,)} | fields
-    return Column(key, heading, small, of, show, _why, **fields)
-
-
-def _why(one: Predicted) -> str:
-    return one.why or "not known"
+    return Column(key, heading, small, of, show, lambda one: one.why or "not known", **fields)
 
 
 def _task(name: str, end: str = "samples_per_s") -> Callable[[Predicted], float | None]:
