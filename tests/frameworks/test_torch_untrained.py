@@ -140,10 +140,13 @@ def test_a_layer_needs_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_call_longer_than_a_block_is_made_few_times() -> None:
-    calls = []
+    taken = []
 
     def call() -> None:
-        calls.append(time.sleep(0.05))
+        start = time.monotonic()
+        time.sleep(0.05)
+        taken.append(time.monotonic() - start)
 
-    assert in_torch_timed.seconds(call, 0.1, torch.device("cpu")) == pytest.approx(0.05, rel=0.5)
-    assert len(calls) < 10, "five blocks, each with calls to warm up, would be more than 15"
+    measured = in_torch_timed.seconds(call, 0.1, torch.device("cpu"))
+    assert min(taken) <= measured <= 1.5 * max(taken), "another process may stretch a sleep, and then the figure too"
+    assert len(taken) < 10, "five blocks, each with calls to warm up, would be more than 15"

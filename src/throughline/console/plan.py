@@ -27,7 +27,7 @@ from throughline.spec.program import DECIDES
 from throughline.study.acceptance import RESULT as ACCEPTANCE
 
 NAMED_AT_MOST = 20
-"""Largest number of failures or medians that the last message lists. The files of the others exist too."""
+"""Largest number of failures, medians or predictions that the last message lists. The files of the others exist too."""
 REPORT, SO_FAR = "results/report.html", "results/report-incomplete.html"
 ACCEPTANCE_PAGE = "results/acceptance.html"
 ENDS = (REPORT, "results/compare.html", ACCEPTANCE_PAGE, "results/archive.zip")
@@ -168,8 +168,8 @@ class Plan:
         lines = _shortened([line for name in self._summaries() for line in _medians(self.root / name)])
         if ACCEPTANCE in self.pending:
             lines += [f"  {line}" for line in verdict.lines(read_acceptance(self.root / ACCEPTANCE))]
-        for name in self._predictions():
-            lines += [f"  {line}" for line in predictions.lines(read_predictions(self.root / name))]
+        predicted = [read_predictions(self.root / name) for name in self._predictions()]
+        lines += _shortened([f"  {line}" for made in predicted for line in predictions.lines(made)])
         read = map(read_imported, sorted(self.root / name for name in self.pending if IMPORTED.fullmatch(name)))
         lines += [line for imported in read for line in _imported(imported)]
         pages = " (open it in a browser; it needs no network)"
