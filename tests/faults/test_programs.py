@@ -120,6 +120,12 @@ def inside(folder: Path) -> list[str]:
     return found
 
 
+def test_the_default_window_lasts_or_ends_with_its_program(measured: Callable[..., Measured]) -> None:
+    record = measured("train(120)", steps={"warmup": 3, "timed": 100}).result()
+    assert (record.status, record.warmup_steps, record.steps_timed) == ("ok", 3, 116)
+    assert record.window_s and record.window_s < 5.0
+
+
 @pytest.mark.parametrize("body", ["train()", "train(14)"], ids=["goes on", "ends by itself with a full window"])
 def test_a_full_window(measured: Callable[..., Measured], body: str) -> None:
     record = measured(body).result()
@@ -158,6 +164,10 @@ FAILURES = {
     ),
     "signal": ("train(5)\nos.kill(os.getpid(), 11)", {}, {}, "ended with signal 11 4 steps after"),
     "too few steps": ("train(9)", {}, {}, "exit status 0 8 steps after its first line or mark, .* let it train longer"),
+    "too short": (
+        "train(20)", {"steps": {"warmup": 3, "timed": 10, "min_window_seconds": 9.0}}, {},
+        "warm-up and window take 13, and the window 9 s; let it train longer",
+    ),
     "no marks": ("print('hello')", {}, {}, r"wrote no mark to the file that \$THROUGHLINE_MARKS names"),
     "hangs after ten steps": ("train(10)\ntime.sleep(600)", {}, {"silent_for": 2.0}, "no progress for 2 s: rank 0 in "),
     "says nothing": ("time.sleep(600)", {}, {"silent_for": 2.0}, "no progress for 2 s: rank 0 in first step"),

@@ -10,7 +10,7 @@ unit: what is counted, such as tokens
 name: the name of the benchmark
 repeats: how often each command runs
 warmup_steps: steps before the clock starts
-steps: timed steps (default: 100, on GPUs at least 30 s of them)
+steps: timed steps (default: 100, and at least 5 s of them, on GPUs 30 s)
 max_seconds: the longest that warm-up and timed steps take together
 setup: a command that a shell runs once, before the first run
 prepare: a command that a shell runs before each run

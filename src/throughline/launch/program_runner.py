@@ -219,7 +219,10 @@ class Runner:
         if found is None:
             self.enter("warm-up", done, steps.warmup)
         else:
-            self.enter("training", self.points[-1].step - self.points[found[0]].step, steps.timed)
+            first, last = self.points[found[0]], self.points[-1]
+            done, elapsed_s = last.step - first.step, last.at_s - first.at_s
+            fill = math.ceil(done * self.ours.min_window_seconds / elapsed_s) if elapsed_s else 0
+            self.enter("training", done, max(steps.timed, fill))
             if found[1] is not None:
                 self.window = found[0], found[1]
         most = steps.max_total_seconds
@@ -232,6 +235,7 @@ class Runner:
         if self.phase != phase:
             self.phase = phase
             self.heart.phase(phase, steps)
+        self.heart.expect(steps)
         self.heart.step(done)
 
     def ended(self, status: int) -> NoReturn:
@@ -248,11 +252,16 @@ class Runner:
             signal.pause()
         if self.points:
             done, steps = self.points[-1].step - self.points[0].step, self.spec.steps
+            found = timing.bounds(self.points, steps.warmup, steps.timed)
+            if not status and steps.min_window_seconds is None and found and found[1] is not None:
+                self.window = found[0], len(self.points) - 1  # a warning says if it is too short for its device
+                raise Ended("ok")
             more = "" if status else "; let it train longer ({steps} in its command), or ask for fewer steps"
+            least = f", and the window {steps.min_window_seconds:g} s" if steps.min_window_seconds else ""
             raise Ended(
                 "failed",
                 f"the program ended with {how} {done} steps after its first line or mark, and warm-up and window take "
-                f"{steps.warmup + steps.timed}{more}",
+                f"{steps.warmup + steps.timed}{least}{more}",
             )
         raise Ended("failed", f"the program ended with {how}, and {self.nothing_found()}")
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from throughline.spec import RunSpec
+from throughline.spec.options import MOST_TIMED
 
 OF_RUN = ("nodes", "devices", "world", "batch", "precision", "steps", "repeat", "seed")
 """Placeholders that the specification decides. `world` is the number of all devices, `steps` that of all steps."""
@@ -56,12 +57,13 @@ def filled(text: str, values: Mapping[str, Any]) -> str:
 
 
 def of_run(spec: RunSpec) -> dict[str, Any]:
-    """Return the values of the placeholders that a specification decides. `steps` is enough for the whole window."""
+    """Return the values of the placeholders that a specification decides. `steps` is enough for the longest window."""
     topology, steps = spec.topology, spec.steps
+    timed = max(steps.timed, MOST_TIMED) if steps.shortest_s("cpu") else steps.timed
     return {
         "nodes": topology.nodes, "devices": topology.devices, "world": topology.world, "batch": spec.batch,
         "precision": (spec.program and spec.program.precision) or spec.precision,
-        "steps": steps.warmup + steps.timed + 1, "repeat": spec.repeat, "seed": spec.seed,
+        "steps": steps.warmup + timed + 1, "repeat": spec.repeat, "seed": spec.seed,
     }  # fmt: skip
 
 

@@ -37,6 +37,10 @@ class Heart:
         LAYOUT.pack_into(self._memory, 0, name.encode()[:32], 0, steps, os.getpid())
         self._entered.append((name, time.monotonic()))
 
+    def expect(self, steps: int) -> None:
+        """Say that the phase has so many steps after all."""
+        STEP.pack_into(self._memory, 40, steps)
+
     def step(self, done: int) -> None:
         STEP.pack_into(self._memory, 32, done)
 

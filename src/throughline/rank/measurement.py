@@ -17,6 +17,7 @@ from throughline.messages import EquivalenceReport, Measured, Memory, Network, S
 from throughline.rank import checkpoint_costs, report, rounding
 from throughline.rank.run import STAGES, Run
 from throughline.spec.job import figures
+from throughline.spec.options import MOST_TIMED
 
 MATMUL_S = 1.0
 NETWORK_S = 2.0
@@ -30,8 +31,6 @@ MARGIN = 0.95
 """The share of a time limit (`max_total_seconds`) that we plan to use, because steps do not all take the same time."""
 SPARE = 1.1
 """How many times the shortest window (`min_window_seconds`) we plan for, because steps may get faster."""
-MOST_TIMED = 20_000
-"""We add no more timed steps than this, because a record has every step."""
 
 
 @dataclass(frozen=True)

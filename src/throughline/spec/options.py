@@ -10,6 +10,11 @@ from throughline.spec.topology import Layout
 SETTLED_S = 30.0
 """So long takes a GPU until its clocks and its power have settled. A shorter window can give a speed that it does not
 keep."""
+STEADY_S = 5.0
+"""The shortest window on a CPU unless a configuration says otherwise: in a second or two, what else runs on the machine
+moves a median by tens of percent."""
+MOST_TIMED = 20_000
+"""We add no more timed steps than this to fill a window, because a record has every step."""
 
 
 @dataclass(frozen=True)
@@ -23,8 +28,8 @@ class Steps(Part):
         above=0,
     )
     min_window_seconds: float | None = key(
-        "more steps than `timed` fill so long a window. null: 30 on a GPU if `timed` and `max_total_seconds` have "
-        "their defaults, because clocks and power take so long to settle; otherwise 0",
+        "more steps than `timed` fill so long a window. null: if `timed` and `max_total_seconds` have their "
+        "defaults, 30 on a GPU, because clocks and power take so long to settle, and 5 on a CPU; otherwise 0",
         default=None,
         least=0,
     )
@@ -34,7 +39,7 @@ class Steps(Part):
         if self.min_window_seconds is not None:
             return self.min_window_seconds
         chosen = self.timed != Steps.timed or self.max_total_seconds is not None
-        return 0.0 if chosen or kind == "cpu" else SETTLED_S
+        return 0.0 if chosen else STEADY_S if kind == "cpu" else SETTLED_S
 
     def mistakes(self) -> Iterable[str]:
         """Yield a text for each mistake that involves several keys. Each text begins with a key."""

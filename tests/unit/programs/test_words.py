@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import training_fixtures
@@ -93,6 +95,11 @@ def test_what_a_run_decides() -> None:
     assert words.command(spec) == ["2", "4", "8", "6", "bf16", "14", "3", "42", "{port}"]
     named = training_fixtures.program_spec({"command": asked, "precision": "bfloat16"}, precision="bf16", batch=6)
     assert words.command(named)[4] == "bfloat16"
+
+
+@pytest.mark.parametrize(("steps", "enough"), [({}, "20021"), ({"timed": 7}, "28"), ({"max_total_seconds": 9}, "121")])
+def test_steps_are_enough_for_the_longest_window(steps: dict[str, Any], enough: str) -> None:
+    assert words.command(training_fixtures.program_spec({"command": ["{steps}"]}, steps=steps)) == [enough]
 
 
 def test_a_command_for_people_keeps_its_placeholders() -> None:
