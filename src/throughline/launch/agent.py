@@ -41,6 +41,8 @@ EVERY_S = 1.0
 """How often the agent reports the progress of the ranks."""
 LAST_S = 5.0
 """How long ranks may take to end after their starter has ended, before the agent of their node ends them."""
+OUTPUT_S = 5.0
+"""How long the agent reads what ended ranks have written. On a busy machine, the last lines take more than a second."""
 PROGRAMS_S = 15.0
 """How long the other programs of a node may take to end after the first one has ended."""
 CHECK_S, WRITE_S = 60.0, 5.0
@@ -85,7 +87,7 @@ class Agent:
             await self.end_sampler()
         await self.end_all()
         if self.outputs:  # all writers have ended: read what they have written
-            await asyncio.wait(self.outputs, timeout=1.0)
+            await asyncio.wait(self.outputs, timeout=OUTPUT_S)
         report.cancel()
         self.tell_progress(over=True)
         if not work.cancelled():
