@@ -1,37 +1,30 @@
-"""Measure how fast shards become batches: sequences per CPU-second of every way to read them, in turn.
+"""Measure how fast shards become batches: sequences per CPU-second of two ways to read them, in turn.
 
     python benchmarks/reading.py SHARDS...          shards of one length, made by us or by others such as NVIDIA
-    python benchmarks/reading.py --tokens MANIFEST  GPT-2's tokens (data/<corpus>/bpe/manifest.json), windows of 1,024
 
 `loop` is what a training run does (throughline.rank.data: read ahead, shuffle, batches through the loader's queue). It
 also draws the masks if the shards have none (corpus.masking.dynamic). `whole` reads the same shards with h5py alone; it
 shuffles nothing and makes no batches. The shards are read from the page cache. CPU-seconds are those of all threads.
-With --tokens, the loop over windows is compared with `slices`, which is what nanoGPT's script does for each batch: it
-takes slices of a mapped file at random places, converts each to i8, and stacks them.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import h5py
 import harness
-import numpy as np
 
 from throughline.corpus.shards import layout
 from throughline.rank.data import Loader, Manifest, batches
 
 BATCH = 64
 SHARDS = 16
-SEQUENCE, WINDOWS = 1024, 1 << 14
 
 
 def manifest_of(folder: Path, paths: list[Path]) -> Path:
@@ -50,11 +43,11 @@ def manifest_of(folder: Path, paths: list[Path]) -> Path:
     return folder / "manifest.json"
 
 
-def loop(manifest: Path, rows: int, parameters: Any = None) -> Callable[[], int]:
+def loop(manifest: Path, rows: int) -> Callable[[], int]:
     """Return a function that reads about `rows` rows in batches, as a training run does."""
 
     def read() -> int:
-        source = batches(Manifest(manifest, "corpus", parameters), 1, 0, 1, BATCH)
+        source = batches(Manifest(manifest, "corpus"), 1, 0, 1, BATCH)
         loader = Loader(source, lambda batch: batch)
         for _ in range(rows // BATCH):
             loader.next()
@@ -77,58 +70,31 @@ def whole(manifest: Path) -> Callable[[], int]:
     return read
 
 
-def slices(manifest: Path, rows: int) -> Callable[[], int]:
-    """Return a function that reads about `rows` windows of a shard at random places."""
-    content = json.loads(manifest.read_text())
-    shard = max(content["shards"], key=lambda shard: shard["tokens"])
-
-    def read() -> int:
-        for _ in range(rows // BATCH):
-            tokens = np.memmap(manifest.parent / shard["file"], shard["type"], "r", shard["offset"], (shard["tokens"],))
-            places = np.random.randint(len(tokens) - SEQUENCE, size=BATCH)
-            np.stack([tokens[place : place + SEQUENCE + 1].astype(np.int64) for place in places])
-        return rows // BATCH * BATCH
-
-    return read
-
-
-def measured(ways: dict[str, Callable[[], int]], what: str, given: argparse.Namespace) -> None:
-    """Print what each way reads per CPU-second."""
+def main() -> None:
+    """Measure both ways in turn, for several rounds, and print what each reads per CPU-second."""
+    parser = harness.options(__doc__, rounds=5)
+    parser.add_argument("shards", type=Path, nargs="+")
+    given = parser.parse_args()
 
     def speed(read: Callable[[], int]) -> float:
         counts: list[int] = []
         seconds = harness.timed(lambda: counts.append(read()))
         return counts[0] / seconds
 
-    rounds = harness.in_turn({name: partial(speed, read) for name, read in ways.items()}, given.rounds)
-    table = harness.Table("", f"{what} per CPU-second", "least", "most", "over loop")
-    for name in ways:
-        speeds = [each[name] for each in rounds]
-        cells = (f"{value:,.0f}" for value in (harness.middle(rounds, name), min(speeds), max(speeds)))
-        table.add(name, *cells, harness.ratio(rounds, name, "loop"))
-    harness.write(given.json, rounds)
-
-
-def main() -> None:
-    """Measure all ways in turn, for several rounds."""
-    parser = harness.options(__doc__, rounds=5)
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("shards", type=Path, nargs="*", default=[])
-    what.add_argument("--tokens", type=Path, metavar="MANIFEST")
-    given = parser.parse_args()
-    if given.tokens:
-        windows = loop(given.tokens, WINDOWS, SimpleNamespace(sequence_length=SEQUENCE))
-        print(f"{WINDOWS} windows of {SEQUENCE} + 1 tokens\n")
-        measured({"loop": windows, "slices, to i8": slices(given.tokens, WINDOWS)}, "windows", given)
-        return
     with tempfile.TemporaryDirectory() as name:
         ours = manifest_of(Path(name), given.shards)
         rows = Manifest(ours, "corpus").rows
         stored = sum(layout.size(path)[0] for path in given.shards)
         size = sum(path.stat().st_size for path in Path(name).glob("*.hdf5"))
         print(f"{rows} sequences of {layout.size(given.shards[0])[1]} tokens, {size / stored:.0f} bytes each\n")
-        ways = {"loop": loop(ours, rows), "whole, h5py": whole(ours)}
-        measured(ways, "sequences", given)
+        ways = {"loop": partial(speed, loop(ours, rows)), "whole, h5py": partial(speed, whole(ours))}
+        rounds = harness.in_turn(ways, given.rounds)
+    table = harness.Table("", "sequences per CPU-second", "least", "most", "over loop")
+    for name in ways:
+        speeds = [each[name] for each in rounds]
+        cells = (f"{value:,.0f}" for value in (harness.middle(rounds, name), min(speeds), max(speeds)))
+        table.add(name, *cells, harness.ratio(rounds, name, "loop"))
+    harness.write(given.json, rounds)
 
 
 if __name__ == "__main__":
