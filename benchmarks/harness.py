@@ -99,13 +99,9 @@ class Ratio:
     median: float
     low: float
     high: float
-    rounds: int
 
     def __str__(self) -> str:
         return f"{self.median:.2f} ({self.low:.2f} to {self.high:.2f})"
-
-    def inverse(self) -> Ratio:
-        return Ratio(1 / self.median, 1 / self.high, 1 / self.low, self.rounds)
 
 
 def ratio(rounds: Sequence[Round], above: str, below: str) -> Ratio:
@@ -122,7 +118,7 @@ def ratio(rounds: Sequence[Round], above: str, below: str) -> Ratio:
         cut += 1
         outside += 2 * comb(count, cut) / 2**count
     cut = max(0, cut - 1)
-    return Ratio(median(each), each[cut], each[count - 1 - cut], count)
+    return Ratio(median(each), each[cut], each[count - 1 - cut])
 
 
 def line(*cells: Any) -> str:

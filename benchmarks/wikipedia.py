@@ -64,7 +64,7 @@ def measured(folder: Path) -> dict[str, tuple[float, float]]:
     for times in (1, LARGER):
         here = folder / str(times)
         here.mkdir()
-        repeated(dumps.find_sample(), plain, times=times)
+        repeated(dumps.find_sample(), plain, times)
         dump.write_bytes(bz2.compress(plain.read_bytes()))
         costs.append({step: spent.cpu_seconds for step, spent in ours_chain(here, words, dump).items()})
         text = json.loads((here / "counts.json").read_text())["characters"] / 1e6
@@ -130,19 +130,14 @@ def _behind(of: Graph, seconds: list[float]) -> list[float]:
     return [longest(job) for job in steps]
 
 
-def repeated(dump: Path, path: Path, *, times: int | None = None, megabytes: float = 0) -> None:
-    """Write a dump, uncompressed, that repeats the pages of another one, each time with other ids and titles.
-
-    It repeats them so many times, or until it has so many MB.
-    """
+def repeated(dump: Path, path: Path, times: int) -> None:
+    """Write a dump, uncompressed, that repeats the pages of another one so often, each time with other ids and titles."""
     head, *pages = bz2.decompress(dump.read_bytes()).split(b"  <page>\n")
     pages[-1], closing = pages[-1].split(b"</mediawiki>")
-    turn = 0
     with path.open("wb") as stream:
         stream.write(head)
-        while turn < times if times else stream.tell() < megabytes * 1e6:
+        for turn in range(times):
             stream.writelines(_renamed(pages, turn))
-            turn += 1
         stream.write(b"</mediawiki>" + closing)
 
 
