@@ -80,7 +80,7 @@ double now() {
 namespace capture {
 
 Node* Graph::add(work::Work piece, std::vector<Node*> after) {
-  nodes.push_back(std::make_unique<Node>(Node{int(nodes.size()), std::move(piece), std::move(after)}));
+  nodes.push_back(std::make_unique<Node>(Node{std::move(piece), std::move(after)}));
   return nodes.back().get();
 }
 

@@ -15,7 +15,6 @@
 namespace capture {
 
 struct Node {
-  int number;
   work::Work piece;
   std::vector<Node*> after;  // the nodes that it waits for
 };

@@ -1,6 +1,5 @@
 // Graphs: how a recording begins and ends, what is in a graph, and its launch, which does its nodes in their order.
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 #include <set>
 
@@ -159,19 +158,6 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
   Executable nodes = *reinterpret_cast<Executable*>(graph);
   return work::submit(stream, {cudaGraphNodeTypeGraph, "graph", "launch", 0,
                                counting::text("%zu nodes", nodes->size()), [nodes] { launch(nodes); }});
-}
-
-cudaError_t cudaGraphDebugDotPrint(cudaGraph_t graph, const char* path, unsigned) {
-  FILE* file = fopen(path, "w");
-  if (!file) return errors::result(cudaErrorInvalidValue);
-  fprintf(file, "digraph recorded {\n");
-  for (auto& node : graph_of(graph)->nodes) {
-    fprintf(file, "  %d [label=\"%s %s\"];\n", node->number, node->piece.kind.c_str(), node->piece.name.c_str());
-    for (auto* before : node->after) fprintf(file, "  %d -> %d;\n", before->number, node->number);
-  }
-  fprintf(file, "}\n");
-  fclose(file);
-  return cudaSuccess;
 }
 
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {

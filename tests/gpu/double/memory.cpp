@@ -106,10 +106,8 @@ void give_back(int device, size_t bytes) {
 
 extern "C" {
 
-// Bytes that a process has of a card now, at most since the last reset, and the reset.
+// Bytes that a process has of a card now.
 size_t null_cuda_used(int device) { return used[device]; }
-size_t null_cuda_peak(int device) { return peak[device]; }
-void null_cuda_reset_peak(int device) { peak[device] = used[device]; }
 
 cudaError_t cudaMalloc(void** pointer, size_t bytes) {
   counting::note("runtime", "cudaMalloc", bytes);
