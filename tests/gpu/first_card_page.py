@@ -7,7 +7,7 @@ from typing import Any
 
 COLUMNS = {
     "losses": ("largest_difference", "tolerance"),
-    "rows": ("samples_per_s", "times_as_long", "of_goal", "mfu", "memory_gb", "kernels"),
+    "rows": ("samples_per_s", "times_as_long", "mfu", "memory_gb", "kernels"),
     "workflow": ("samples_per_s", "runs"),
     "bench": ("said",),
     "tests": (),

@@ -25,7 +25,7 @@ sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "src")]
 from contestants import BATCHES, contest, specification  # noqa: E402
 from harness import middle, ratio  # noqa: E402
 
-from throughline import gpus, workloads  # noqa: E402
+from throughline import workloads  # noqa: E402
 from throughline.observe import work  # noqa: E402
 from throughline.processes import die_with_parent  # noqa: E402
 from throughline.rank.report import double_of_cuda  # noqa: E402
@@ -35,11 +35,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Model:
-    """A model of the parts `losses` and `rows`. tiny: what stands for it in a trial. share: of the time of `rows`.
-
-    tokens: the tokens of a sample that its goals count, 1 for samples. goals: by the name of the card
-    (resources/gpus.csv), what its hardware allows by count: see docs/performance.md.
-    """
+    """A model of the parts `losses` and `rows`. tiny: what stands for it in a trial. share: of the time of `rows`."""
 
     name: str
     batch: int
@@ -47,19 +43,14 @@ class Model:
     sizes: dict[str, int]
     tiny: str
     share: float
-    goals: dict[str, float]
-    tokens: int = 1
     check_steps: int = 8
 
 
 MODELS = (
-    Model("bert-base", 256, 32, {"sequence_length": 128, "predictions": 20}, "bert-tiny", 0.3,
-          {"H100 SXM5": 6000, "H200 SXM": 7070}),
-    Model("gpt2-small", 32, 4, {"sequence_length": 1024}, "gpt2-tiny", 0.3,
-          {"H100 SXM5": 480_000, "H200 SXM": 520_000}, tokens=1024),
-    Model("resnet50", 256, 32, {"image": 224}, "resnet-tiny", 0.4, {"H100 SXM5": 4000, "H200 SXM": 4500},
-          check_steps=2),
-)  # fmt: skip
+    Model("bert-base", 256, 32, {"sequence_length": 128, "predictions": 20}, "bert-tiny", 0.3),
+    Model("gpt2-small", 32, 4, {"sequence_length": 1024}, "gpt2-tiny", 0.3),
+    Model("resnet50", 256, 32, {"image": 224}, "resnet-tiny", 0.4, check_steps=2),
+)
 TINY_SIZES = {"sequence_length": 32, "predictions": 5, "image": 64}
 WAYS: dict[str, tuple[str, dict[str, Any]]] = {
     "fp32": ("fp32", {}),
@@ -165,11 +156,8 @@ def row_of(order: Order, model: Model, end: float, card: dict[str, Any]) -> Row:
         return {"status": "failed", "reason": refused or "no time"}
     speeds = {label: ours.batch / middle(found.rounds, label) for label in found.rounds[0]}
     device = {"kind": order.device, "name": card["name"] or ""}
-    gpu = gpus.find(card["name"]) if card["name"] else None
-    goal = model.goals.get(gpu.name) if gpu else None
     return {
-        "status": "ok", "reason": refused, "samples_per_s": speeds, "goal": goal, "losses": found.losses,
-        "of_goal": speeds["ours"] * model.tokens / goal if goal else None, "rounds": found.rounds,
+        "status": "ok", "reason": refused, "samples_per_s": speeds, "losses": found.losses, "rounds": found.rounds,
         "mfu": work.of(ours, speeds["ours"], 1, device, {})["mfu"],
         "times_as_long": {label: str(ratio(found.rounds, label, "ours")) for label in speeds if label != "ours"},
         "memory_gb": {label: peak and peak / 1e9 for label, peak in found.peak_memory_bytes.items()},
