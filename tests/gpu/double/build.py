@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -42,20 +43,12 @@ def library(headers: Path, folder: Path) -> Path:
 def _compile(headers: Path, made: Path) -> None:
     """Compile every file, as many at once as there are cores, and link them. Others see the whole library or none."""
     with tempfile.TemporaryDirectory(dir=made.parent) as work:
-        sources = sorted(HERE.glob("*.cpp"))
-        objects = [str(Path(work) / f"{source.stem}.o") for source in sources]
-        waiting = [
-            ["g++", *FLAGS, "-isystem", str(headers), "-c", str(source), "-o", target]
-            for source, target in zip(sources, objects, strict=True)
-        ]
-        while waiting:
-            at_once, waiting = waiting[: os.cpu_count() or 1], waiting[os.cpu_count() or 1 :]
-            running = [subprocess.Popen(command) for command in at_once]
-            for command, process in zip(at_once, running, strict=True):
-                if status := process.wait():
-                    raise subprocess.CalledProcessError(status, command)
+        objects = {source: Path(work, f"{source.stem}.o") for source in sorted(HERE.glob("*.cpp"))}
+        compiler = ["g++", *FLAGS, "-isystem", str(headers), "-c"]
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            list(pool.map(lambda one: subprocess.run([*compiler, one[0], "-o", one[1]], check=True), objects.items()))
         partial = Path(work) / "libcuda.so.1"
-        subprocess.run(["g++", *objects, *LINK, "-o", str(partial)], check=True)
+        subprocess.run(["g++", *objects.values(), *LINK, "-o", partial], check=True)
         link = made.parent / "libcuda.so"
         if not link.is_symlink():
             link.symlink_to("libcuda.so.1")

@@ -104,15 +104,9 @@ class HfTrainer(TorchDDP):
         """
         if self.world == 1:
             os.environ.pop("LOCAL_RANK", None)
-        arguments = self._arguments()
-        if self.world == 1 and self.kind == "cuda":
-            arguments._n_gpu = min(arguments.n_gpu, 1)
-        return arguments
-
-    def _arguments(self) -> TrainingArguments:
         spec, options, optimizer = self.spec, self.options, self.spec.optimizer
         batch, sharded = spec.size.batch_per_replica, options.sharding != "none"
-        return TrainingArguments(
+        arguments = TrainingArguments(
             output_dir=os.environ.get("THROUGHLINE_NODE", tempfile.gettempdir()),
             max_steps=-1 if self.job else UNTIL_STOPPED,
             num_train_epochs=self.job.epochs if self.job else 1,
@@ -142,6 +136,9 @@ class HfTrainer(TorchDDP):
             report_to="none",
             disable_tqdm=True,
         )
+        if self.world == 1 and self.kind == "cuda":
+            arguments._n_gpu = min(arguments.n_gpu, 1)
+        return arguments
 
     def set_rate(self, rate: float) -> None:
         self.update = self.trainer.optimizer
