@@ -46,7 +46,6 @@ OVERFLOWS, GATHERED_IN_HALF = "lamb", "halves"
 FITTING = {"adamw": KINDS, "tensor_parallel": KINDS[:2], "halves": ("none", "full_shard"), "reduce_dtype": KINDS[:1]}
 GROUPS = {
     "2": ("adamw", "adam", "lamb", "halves", "reduce_dtype", "hf-loop"),
-    "4": ("adamw",),
     "4 in pairs": ("tensor_parallel",),
 }
 """Group of processes -> the cases that they train."""
