@@ -107,11 +107,6 @@ def test_horovod_exchanges_on_gpus_as_the_options_say(kind: str, built: int, wan
     assert met == ([] if reason else ["init"])
 
 
-def test_the_number_of_nccl_is_a_version() -> None:
-    versions = {0: "not built", 22907: "2.29.7", 22105: "2.21.5", 2804: "2.8.4"}
-    assert {code: horovod.nccl_version(code) for code in versions} == versions
-
-
 def test_a_framework_whose_python_is_missing_is_unsupported(tmp_path: Path) -> None:
     other = Lab(tmp_path)
     pins = tmp_path / "envs/mxnet-horovod.toml"

@@ -126,16 +126,18 @@ def versions(hvd: ModuleType, options: Options) -> dict[str, str | None]:
     import horovod
 
     assert isinstance(options, HorovodOptions)
+    nccl = int(hvd.nccl_built())
     return {
         "horovod": horovod.__version__,
         "controller": options.controller,
-        "horovod_nccl": nccl_version(int(hvd.nccl_built())),
+        "horovod_nccl": dotted(nccl, 10000, 100) if nccl else "not built",
     }
 
 
-def nccl_version(code: int) -> str:
-    """Return the version of NCCL that Horovod was built with, from NCCL's number: 2.29.7 is 22907, 2.8.4 is 2804."""
-    if not code:
-        return "not built"
-    major = 10000 if code >= 10000 else 1000
-    return f"{code // major}.{code % major // 100}.{code % 100}"
+def dotted(code: int, major: int, minor: int) -> str:
+    """Return a version from its number, such as 11.8 from 11080: `major` and `minor` are what one of each counts.
+
+    A last part follows if the minor version leaves one: 8.9.6 from 8906, 2.21.5 from 22105.
+    """
+    parts = [code // major, code % major // minor]
+    return ".".join(map(str, [*parts, code % minor] if minor == 100 else parts))

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 
 from process_helpers import compiled
+from throughline.frameworks.mxnet_horovod import libraries
 
-FILE = Path(__file__).parents[3] / "src/throughline/frameworks/mxnet_horovod/libraries.py"
 SOURCE = """
 #include <stddef.h>
 int cudaRuntimeGetVersion(int *v) { *v = 11080; return 0; }
 size_t cudnnGetVersion(void) { return 8906; }
 int ncclGetVersion(int *v) { *v = 22105; return 0; }
 """
-spec = importlib.util.spec_from_file_location("libraries", FILE)
-libraries = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(libraries)
 
 
 def test_loaded_libraries_say_their_versions(tmp_path: Path) -> None:

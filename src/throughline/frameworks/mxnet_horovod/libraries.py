@@ -4,6 +4,8 @@ import ctypes
 import re
 from pathlib import Path
 
+from throughline.frameworks.horovod import dotted
+
 
 def versions(maps: Path = Path("/proc/self/maps")) -> dict[str, str | None]:
     """Return the versions of CUDA's runtime, cuDNN and NCCL; None for a library that this process has not loaded."""
@@ -13,15 +15,6 @@ def versions(maps: Path = Path("/proc/self/maps")) -> dict[str, str | None]:
         "cudnn": _of(loaded, "libcudnn", "cudnnGetVersion", 1000, 100),
         "nccl": _of(loaded, "libnccl", "ncclGetVersion", 10000, 100),
     }
-
-
-def dotted(code: int, major: int, minor: int) -> str:
-    """Return a version from its number, such as 11.8 from 11080: `major` and `minor` are what one of each counts.
-
-    A last part follows if the minor version leaves one: 8.9.6 from 8906, 2.21.5 from 22105.
-    """
-    parts = [code // major, code % major // minor]
-    return ".".join(map(str, [*parts, code % minor] if minor == 100 else parts))
 
 
 def _of(loaded: str, library: str, function: str, major: int, minor: int) -> str | None:
