@@ -131,7 +131,7 @@ def _behind(of: Graph, seconds: list[float]) -> list[float]:
 
 
 def repeated(dump: Path, path: Path, times: int) -> None:
-    """Write a dump, uncompressed, that repeats the pages of another one so often, each time with other ids and titles."""
+    """Write a dump, uncompressed, that repeats the pages of another one, each time with other ids and titles."""
     head, *pages = bz2.decompress(dump.read_bytes()).split(b"  <page>\n")
     pages[-1], closing = pages[-1].split(b"</mediawiki>")
     with path.open("wb") as stream:
