@@ -67,10 +67,6 @@ def test_a_framework_that_sees_no_gpu_or_has_no_build_is_no_result_of_a_cpu(monk
     with pytest.raises(UserError, match=r"jax sees no GPU, and this machine has 2 \(NVIDIA H100\)(.|\n)*runs\.device"):
         machine.gpus("jax", python, os.environ)
     assert machine.gpus("jax", python, os.environ, "cpu") == machine.NO_GPUS
-    for name, value in (("CUDA_VISIBLE_DEVICES", ""), (choose.WANTED, "none")):
-        with monkeypatch.context() as hidden:
-            hidden.setenv(name, value)
-            assert machine.gpus("jax", python, os.environ) == machine.NO_GPUS
 
 
 def test_before_anything_is_made_missing_builds_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,9 +110,7 @@ def test_a_framework_that_sees_too_few_devices_is_refused_before_data_are_made(m
     gpu_builds.check_built("paddle")
     with pytest.raises(UserError, match="topology 1n2g needs 2 devices a machine, and jax sees 1"):
         gpu_builds.check_built("jax")
-    with pytest.raises(
-        UserError, match=r"topology 1n2g needs 2 devices a machine, and jax sees 1\n.*nvidia-smi shows 2"
-    ):
+    with pytest.raises(UserError, match=r"1n2g needs 2 devices a machine, and jax sees 1\n.*nvidia-smi shows 2"):
         gpu_builds.check_here(two)
     assert gpu_builds.check_here(two[:1]) == [] and asked.read_text().count("asked") == 1
     environment(monkeypatch, "jax", 2)

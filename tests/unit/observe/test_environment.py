@@ -147,18 +147,18 @@ def test_the_code_of_a_run_is_that_of_its_framework_and_its_workload(tmp_path: P
 
 
 def test_the_record_says_how_ranks_are_bound_only_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    every = environment.binding({0: None, 1: None}, {})
-    assert every is None
-    facts = surroundings(binding=every)
+    assert environment.binding({0: None, 1: None}, {}) is None
+    facts = surroundings(binding=None)
     assert "no rank was bound" in environment.reasons(facts, "cpu")["binding"]
     assert "ended before" in environment.reasons({**facts, "framework": None}, "cpu")["binding"]
-    first = {"cores": [0], "numa_nodes": [0]}
-    assert environment.binding({0: first, 1: None}, {}) == {"0": {**first, "set_by": "what starts the ranks"}}
-    bindings = environment.binding({1: first}, {"OMP_PROC_BIND": "true", "OMP_NUM_THREADS": "1"})
-    assert bindings is not None and bindings["1"]["set_by"] == "OMP_PROC_BIND"
+    first, spread = {"cores": [0], "numa_nodes": [0]}, {"OMP_PROC_BIND": "true", "OMP_NUM_THREADS": "1"}
+    monkeypatch.setattr(environment.os, "sched_getaffinity", lambda pid: {0, 1})
+    for given, who in (
+        (({},), "what starts the ranks"), (({}, "numa"), "runs.binding"), ((spread,), "OMP_PROC_BIND"),
+    ):  # fmt: skip
+        assert environment.binding({0: first, 1: None}, *given) == {"0": {**first, "set_by": who}}
     monkeypatch.setattr(environment.os, "sched_getaffinity", lambda pid: {0})
-    bindings = environment.binding({0: first}, {"OMP_PROC_BIND": "true"})
-    assert bindings is not None and bindings["0"]["set_by"] == "who started the workflow"
+    assert environment.binding({0: first}, spread) == {"0": {**first, "set_by": "who started the workflow"}}
 
 
 def test_a_rank_that_is_bound_says_to_which_cores() -> None:
@@ -234,29 +234,25 @@ CACHE = "anon 3\ninactive_file 60\nactive_file 9\n"
         ("0::/job", {"job/memory.max": "80", "job/memory.current": "79"}, 1),
         ("0::/job", {"job/memory.max": "max", "job/memory.current": "79"}, 2048),
         (
-            "0::/system.slice/slurmstepd.scope/job_17/step_0",
+            "0::/scope/job_17/step_0",
             {
-                "system.slice/slurmstepd.scope/job_17/memory.max": "700",
-                "system.slice/slurmstepd.scope/job_17/memory.current": "300",
-                "system.slice/slurmstepd.scope/job_17/step_0/memory.max": "max",
-                "system.slice/slurmstepd.scope/job_17/step_0/memory.current": "300",
+                "scope/job_17/memory.max": "700", "scope/job_17/memory.current": "300",
+                "scope/job_17/step_0/memory.max": "max", "scope/job_17/step_0/memory.current": "300",
             },
             400,
         ),
         (
-            "5:cpu:/\n4:memory:/slurm/uid_0/job_17",
+            "5:cpu:/\n4:memory:/job_17",
             {
-                "memory/slurm/uid_0/job_17/memory.limit_in_bytes": "700",
-                "memory/slurm/uid_0/job_17/memory.usage_in_bytes": "500",
-                "memory/slurm/uid_0/job_17/memory.stat": "inactive_file 7\ntotal_inactive_file 100",
-                "memory/memory.limit_in_bytes": "9223372036854771712",
-                "memory/memory.usage_in_bytes": "500",
+                "memory/job_17/memory.limit_in_bytes": "700", "memory/job_17/memory.usage_in_bytes": "500",
+                "memory/job_17/memory.stat": "inactive_file 7\ntotal_inactive_file 100",
+                "memory/memory.limit_in_bytes": "9223372036854771712", "memory/memory.usage_in_bytes": "500",
             },
             300,
         ),
         ("", {}, 2048),
     ],
-)
+)  # fmt: skip
 def test_the_free_memory_within_all_control_groups(
     tmp_path: Path, groups: str, files: dict[str, str], free: int
 ) -> None:

@@ -24,13 +24,9 @@ from throughline.observe.telemetry_record import Observation
 from throughline.records.run import NodeTelemetry
 
 SPEED = {
-    "busy_s": 1.5,
-    "steal_s": 0.01,
-    "disk_read_bytes": 100.0,
-    "disk_written_bytes": 200.0,
-    "disk_busy_s": 0.5,
-    "network_busy_s": 0.25,
-}
+    "busy_s": 1.5, "steal_s": 0.01, "disk_read_bytes": 100.0, "disk_written_bytes": 200.0, "disk_busy_s": 0.5,
+    "network_busy_s": 0.25, "network_received_bytes": 10.0, "network_sent_bytes": 10.0, "loopback_bytes": 10.0,
+}  # fmt: skip
 
 
 def sampled(until: int = 10, **changes: Any) -> NodeSamples:
@@ -40,8 +36,6 @@ def sampled(until: int = 10, **changes: Any) -> NodeSamples:
     for at in range(until + 1):
         machine = {name: speed * at for name, speed in SPEED.items()} | {"memory_used_bytes": 1000 + at}
         machine["memory_used_share"] = machine["memory_used_bytes"] / 9000
-        for name in ("network_received_bytes", "network_sent_bytes", "loopback_bytes"):
-            machine[name] = 10.0 * at
         used = {"cpu_s": 1.0 * at, "disk_read_bytes": 0.0, "disk_written_bytes": 0.0, "memory_bytes": 50, "threads": 3}
         samples.append(Sample(float(at), 0.002 * at, machine | nothing, used, []))
     reasons = Reasons(dict.fromkeys(nothing, "no InfiniBand device"), {}, [], "the run is on the processor")
@@ -88,15 +82,11 @@ def test_a_node_over_its_window() -> None:
 
 def test_every_figure_that_is_none_has_a_reason() -> None:
     node = telemetry_window.condensed(sampled(), 0, Window(2.5, 7.5))
-    empty = {
-        f"{room}.{name}" for room in ("machine", "processes") for name, series in node[room].items() if series is None
-    }
-    assert empty == {
-        "machine.infiniband_received_bytes_per_s",
-        "machine.infiniband_sent_bytes_per_s",
-        "processes.network_bytes_per_s",
-    }
-    assert empty <= set(node["reasons"]) and node["reasons"]["devices"] == "the run is on the processor"
+    rates = {"machine": ["infiniband_received", "infiniband_sent"], "processes": ["network"]}
+    for part, names in rates.items():
+        empty = [f"{part}.{name}" for name, series in node[part].items() if series is None]
+        assert empty == [f"{part}.{name}_bytes_per_s" for name in names] and set(empty) <= set(node["reasons"])
+    assert node["reasons"]["devices"] == "the run is on the processor"
 
 
 @pytest.mark.parametrize(
@@ -117,12 +107,8 @@ def test_without_samples_or_a_window_nothing_is_made_up(samples: Any, window: An
 def test_the_table_says_what_each_second_was_like() -> None:
     text = telemetry_window.table([(0, sampled(3), Window(0.5, 2.5)), (1, None, None), (2, sampled(2), None)])
     rows = list(csv.DictReader(io.StringIO(text)))
-    assert [(row["node"], row["at_s"], row["in_window"]) for row in rows[:4]] == [
-        ("0", "-0.5", "0"),
-        ("0", "0.5", "1"),
-        ("0", "1.5", "1"),
-        ("0", "2.5", "0"),
-    ]
+    first = [(row["node"], row["at_s"], row["in_window"]) for row in rows[:4]]
+    assert first == [("0", "-0.5", "0"), ("0", "0.5", "1"), ("0", "1.5", "1"), ("0", "2.5", "0")]
     assert (rows[0]["machine_cpu_share"], rows[1]["machine_cpu_share"]) == ("", "0.375")
     assert rows[4]["node"] == "2" and rows[4]["in_window"] == ""
     assert telemetry_window.table([(0, None, None)]) == "node,at_s,in_window\n"
@@ -139,10 +125,8 @@ def test_every_node_has_the_window_of_its_own_clock(tmp_path: Path) -> None:
     reports = {rank: training_fixtures.report(rank, window=Window(*window)) for rank, window in enumerate(windows)}
     nodes = telemetry_record.observations(plan(), tmp_path, reports, {})
     assert [node.window for node in nodes] == [Window(2.0, 7.5), Window(1001.0, 1007.0)]
-    assert (
-        telemetry_record.observations(plan(telemetry=False), tmp_path, reports, {})[0].reason
-        == "telemetry was switched off"
-    )
+    first, _ = telemetry_record.observations(plan(telemetry=False), tmp_path, reports, {})
+    assert first.reason == "telemetry was switched off"
 
 
 def test_figures_say_which_nodes_they_cover(tmp_path: Path) -> None:

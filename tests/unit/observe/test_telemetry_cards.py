@@ -59,19 +59,8 @@ def test_an_idle_card_is_read_in_plain_units(library: Path) -> None:
     assert (facts[0]["power_limit_enforced_w"], facts[0]["memory_clock_set_mhz"]) == (700.0, 2619)
     assert (facts[0]["sm_clock_most_mhz"], facts[0]["memory_clock_most_mhz"]) == (1980, 2619)
     first, last = reads[0][0], reads[-1][0]
-    assert (
-        first["memory_clock_mhz"],
-        first["utilization"],
-        first["sm_clock_mhz"],
-        first["power_w"],
-        first["temperature_c"],
-    ) == (
-        2619,
-        0.07,
-        1980,
-        350,
-        61,
-    )
+    plain = {"memory_clock_mhz": 2619, "utilization": 0.07, "sm_clock_mhz": 1980, "power_w": 350, "temperature_c": 61}
+    assert first.items() >= plain.items()
     assert telemetry_cards.throttles(first["throttles"]) == ["sw_power_cap"]
     assert last["energy_j"] - first["energy_j"] == pytest.approx(350 * 0.4, rel=0.5)
     assert last["sm_active_s"] / last["tensor_active_s"] == pytest.approx(90 / 40)
@@ -122,13 +111,11 @@ def test_limits_that_differ_and_errors_that_were_mended_are_marked(library: Path
     answers = {"limit": 300, "enforced": 250, "clock": 1200, "memclock": 1593, "corrected": 3, "pending": 1}
     refused, marked, *_ = asked(library, earlier, **answers)
     assert refused == []
-    assert "GPU 0: power_limit_w was 700.0 for an earlier repeat and is 300.0" in marked
-    assert "GPU 0: power_limit_enforced_w was 700.0 for an earlier repeat and is 250.0" in marked
-    assert "GPU 0: sm_clock_set_mhz was 1980 for an earlier repeat and is 1200" in marked
-    assert "GPU 0: memory_clock_set_mhz was 2619 for an earlier repeat and is 1593" in marked
-    assert any("3 corrected ECC errors" in text for text in marked) and any(
-        "waits for a reset" in text for text in marked
-    )
+    now = {"power_limit_w": 300.0, "power_limit_enforced_w": 250.0, "sm_clock_set_mhz": 1200}
+    for name, value in (now | {"memory_clock_set_mhz": 1593}).items():
+        assert f"GPU 0: {name} was {earlier[0][name]} for an earlier repeat and is {value}" in marked
+    for words in ("3 corrected ECC errors", "waits for a reset"):
+        assert any(words in text for text in marked)
 
 
 def test_a_lock_that_cannot_be_asked_for_shows_in_the_clock_that_runs(library: Path) -> None:
@@ -139,30 +126,18 @@ def test_a_lock_that_cannot_be_asked_for_shows_in_the_clock_that_runs(library: P
     assert (reads[0][0]["sm_clock_mhz"], reads[0][0]["memory_clock_mhz"]) == (1200, 1593)
 
 
+NOT_KNOWN: dict[str, Any] = dict.fromkeys((
+    "processes", "utilization", "memory_used_bytes", "ecc_uncorrected", "ecc_corrected", "rows_pending", "rows_failed",
+))  # fmt: skip
+
+
 def test_what_is_not_known_is_no_fault() -> None:
-    state = dict.fromkeys(
-        (
-            "processes",
-            "utilization",
-            "memory_used_bytes",
-            "ecc_uncorrected",
-            "ecc_corrected",
-            "rows_pending",
-            "rows_failed",
-        )
-    )
-    assert telemetry_cards.faults_of(0, state, {}, {"power_limit_w": 300.0}) == ([], [])
+    assert telemetry_cards.faults_of(0, NOT_KNOWN, {}, {"power_limit_w": 300.0}) == ([], [])
 
 
 def test_a_broken_gpu_is_told_from_a_busy_one() -> None:
-    keys = ("processes", "utilization", "memory_used_bytes", "ecc_uncorrected", "ecc_corrected", "rows_pending")
-    state = dict.fromkeys(keys) | {
-        "rows_failed": True,
-        "ecc_uncorrected": 3,
-        "processes": [(17, None)],
-        "utilization": 0.5,
-    }
-    refused, _ = telemetry_cards.faults_of(5, state, {}, {})
+    state = {"rows_failed": True, "ecc_uncorrected": 3, "processes": [(17, None)], "utilization": 0.5}
+    refused, _ = telemetry_cards.faults_of(5, NOT_KNOWN | state, {}, {})
     assert [(fault.gpu, fault.broken) for fault in refused] == [
         (5, None),
         (5, "has 3 uncorrected ECC errors since the driver was loaded"),

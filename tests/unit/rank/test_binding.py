@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from process_helpers import needs
-from throughline.observe import environment
 
 GPUS = "0, GPU-aa11, 00000000:17:00.0\n1, GPU-bb22, 00000000:B3:00.0\n"
 BIND = """
@@ -65,10 +64,3 @@ def test_what_cannot_be_bound_is_unsupported(tmp_path: Path) -> None:
     assert "this run is on the processor" in bind(tmp_path / "a", "cpu")
     assert "does not say at which NUMA node GPU 1 is" in bind(tmp_path / "b", nodes="unknown")
     assert "does not say at which NUMA node GPU 0 is" in bind(tmp_path / "c", device=0, CUDA_VISIBLE_DEVICES="MIG-cc")
-
-
-def test_a_record_says_who_bound_its_ranks() -> None:
-    some = {"cores": [99], "numa_nodes": [1]}
-    found = environment.binding({0: some, 1: None}, {}, "numa")
-    assert found == {"0": {**some, "set_by": "runs.binding"}}
-    assert environment.binding({0: some}, {}) == {"0": {**some, "set_by": "what starts the ranks"}}
