@@ -300,22 +300,22 @@ class Measured(Message):
     rank; equivalence: None outside an equivalence check.
     """
 
-    cpu_seconds: float
-    loader_stall_s: float | None
-    facts: dict[str, Any]
-    counted: dict[str, float]
-    figures: list[dict[str, Any]]
+    window: Window
     step_seconds: list[float]
-    loss: list[float] | None
-    warmup_loss: list[float] | None
     warmup_steps: int
     steps_timed: int
-    scaler_skipped_steps: int
-    matmul_flops_per_s: float | None
-    work_reasons: dict[str, str]
-    window: Window
+    cpu_seconds: float
     memory: Memory
-    network: Network | None
+    work_reasons: dict[str, str]
+    loader_stall_s: float | None = None
+    facts: dict[str, Any] = field(default_factory=dict)
+    counted: dict[str, float] = field(default_factory=dict)
+    figures: list[dict[str, Any]] = field(default_factory=list)
+    loss: list[float] | None = None
+    warmup_loss: list[float] | None = None
+    scaler_skipped_steps: int = 0
+    matmul_flops_per_s: float | None = None
+    network: Network | None = None
     min_window_seconds: float = 0.0
     batches_ahead: int = 0
     rounding: Rounding | None = None
@@ -549,8 +549,8 @@ class Question(Message):
     record: str
     ranks: int
     threads: int
-    strict: bool
-    rank_bytes: int
+    strict: bool = False
+    rank_bytes: int = 0
     compiles: bool = False
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from throughline import files, messages, processes
 from throughline.files import UserError
-from throughline.launch import nodes, seen_devices, slurm_partition
+from throughline.launch import nodes, seen_devices, slurm_partition, survey
 from throughline.messages import Answer, Question
 from throughline.observe import environment
 from throughline.spec import canonical, read
@@ -30,10 +30,7 @@ from throughline.study.acceptance import FOLDER, LOCAL, Fleet
 
 @dataclass(frozen=True)
 class FleetNodes:
-    """The nodes of an acceptance. names: by number; away: why nodes cannot be measured now, by number.
-
-    Simulated nodes have no names.
-    """
+    """The nodes of an acceptance. names: by number, none of simulated nodes; away: why some cannot be measured now."""
 
     fleet: Fleet
     names: Mapping[int, str] = field(repr=False)
@@ -53,10 +50,7 @@ class FleetNodes:
 
     @property
     def away_text(self) -> str:
-        """Why nodes cannot be measured now, as a JSON map by their numbers, on one line and without names.
-
-        The verdict states it, and names must not leave this machine.
-        """
+        """Why nodes cannot be measured now, as a JSON map by their numbers, on one line and without names."""
         return canonical({str(node): self._nameless(why) for node, why in sorted(self.away.items())})
 
     def _nameless(self, text: str) -> str:
@@ -109,8 +103,7 @@ def read_nodes(path: Path = Path(LOCAL)) -> FleetNodes:
 def find(accept: Accept, on_slurm: bool, partition: str | None = None, path: Path = Path(LOCAL)) -> FleetNodes:
     """Return the nodes that the section `accept` asks for. A node that is unlike most of the others is away.
 
-    Raise UserError if there are too few nodes, or if no kind of node is in the majority. on_slurm: jobs run on the
-    nodes of a partition, None for the default one.
+    Raise UserError if there are too few nodes, or if no kind of node is in the majority.
     """
     if on_slurm:
         candidates = _of_partition(accept, partition)
@@ -151,8 +144,7 @@ def _numbering(path: Path) -> str:
 def _odd(accept: Accept, there: Sequence[NodeDevices], numbers: Mapping[str, int]) -> dict[str, str]:
     """Map the nodes that cannot be compared with most of the others to the reason.
 
-    If accept.devices is set, a node may have more GPUs than it needs. Raise UserError if no kind of node is in the
-    majority, or if all have too few GPUs.
+    Raise UserError if no kind of node is in the majority, or if all have too few GPUs.
     """
     if not there:
         return {}
@@ -162,9 +154,9 @@ def _odd(accept: Accept, there: Sequence[NodeDevices], numbers: Mapping[str, int
     usual = there[kinds.index(kind)]
     if 2 * count <= len(there):
         other = next(node for node, its in zip(there, kinds, strict=True) if its != kind)
+        first = f"node {numbers[usual.name]} has {usual.beside(other)}"
         raise UserError(
-            f"node {numbers[usual.name]} has {usual.beside(other)}, and node {numbers[other.name]} has "
-            f"{other.beside(usual)}",
+            f"{first}, and node {numbers[other.name]} has {other.beside(usual)}",
             why="nodes are compared with each other, so most of them should be alike",
             next_step="choose alike nodes (accept.partition, accept.constraint, accept.hosts), or set accept.devices "
             "or accept.device",
@@ -238,16 +230,9 @@ def _of_partition(accept: Accept, partition: str | None) -> list[NodeDevices]:
                 next_step="set accept.device, accept.partition or accept.constraint",
             )
         kind = "cuda" if with_gpus else "cpu"
-    return [
-        NodeDevices(
-            node.name,
-            kind,
-            node.gpus if kind != "cpu" else 0,
-            node.cores,
-            None if node.is_up else f"Slurm says that it is {node.state}",
-        )
-        for node in listed
-    ]
+    away = {node.name: f"Slurm says that it is {node.state}" for node in listed if not node.is_up}
+    gpus = {node.name: node.gpus if kind != "cpu" else 0 for node in listed}
+    return [NodeDevices(node.name, kind, gpus[node.name], node.cores, away.get(node.name)) for node in listed]
 
 
 def _behind_ssh(accept: Accept) -> list[NodeDevices]:
@@ -261,13 +246,10 @@ def _behind_ssh(accept: Accept) -> list[NodeDevices]:
         record=str(Path(FOLDER).absolute() / "asked.json"),
         ranks=1,
         threads=1,
-        strict=False,
-        rank_bytes=0,
     )
     python = seen_devices.python_of(seen_devices.TORCH) or sys.executable
     command = processes.module(python, "throughline.launch.machine", messages.text(question))
-    variables = {files.NODES: " ".join(name.rpartition("@")[2] for name in accept.hosts)}
-    replies = nodes.ask_hosts(accept.hosts, command, variables)
+    replies = nodes.ask_hosts(accept.hosts, command, {files.NODES: survey.host_names(accept.hosts)})
     return [_answered(name, reply, accept.device) for name, reply in zip(accept.hosts, replies, strict=True)]
 
 

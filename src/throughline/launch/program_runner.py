@@ -2,10 +2,9 @@
 
     python -m throughline.launch.program_runner WORK/launch_plan.json     (rank/ranks.py: variables say which rank)
 
-An agent starts a runner where it would start a rank: one for each node, or one for each device (`start: rank`). The
-runner of rank 0 reads the marks or the log lines of its program. It writes its report before it ends the program, so
-that programs on other nodes, which then lose their connection, are no failure. The other runners wait until their agent
-ends them. A runner passes the first part of its program's output on to the log of the run.
+An agent starts a runner for each node, or for each device (`start: rank`). The runner of rank 0 reads the marks or the
+log lines of its program. It writes its report before it ends the program, so that programs on other nodes, which then
+lose their connection, are no failure. The other runners wait until their agent ends them.
 """
 
 import math
@@ -81,21 +80,13 @@ class Runner:
         self.killed_before = environment.oom_kills()
         self.child: subprocess.Popen[bytes] | None = None
         self.began = math.nan
-
-    @property
-    def times(self) -> bool:
+        self.times = rank == 0
         """True if this runner reads the times of the steps."""
-        return self.rank == 0
-
-    @property
-    def starts(self) -> bool:
-        """True if a program starts here."""
-        return self.program.start != "job" or self.rank == 0
 
     def run(self) -> RankReport:
         """Run the program, and return the report."""
         try:
-            if not self.starts:
+            if self.program.start == "job" and self.rank:  # the program starts on the first node only
                 signal.pause()
             if self.times and self.program.prepare:
                 self.prepare()
@@ -107,10 +98,8 @@ class Runner:
             return self.report("failed", str(error))
 
     def prepare(self) -> None:
-        command = self.filled(self.program.prepare or ())
-        done = subprocess.run(
-            command, cwd=self.ours.folder, env=self.environment(), stdin=subprocess.DEVNULL, check=False
-        )
+        command, folder = self.filled(self.program.prepare or ()), self.ours.folder
+        done = subprocess.run(command, cwd=folder, env=self.environment(), stdin=subprocess.DEVNULL, check=False)
         if done.returncode:
             raise Ended("failed", f"`{shlex.join(command)}`, which prepares a run, ended with status {done.returncode}")
 
@@ -129,8 +118,8 @@ class Runner:
                 start_new_session=True,
             )
         except OSError as error:
-            where = f"in {self.ours.folder}"
-            raise Ended("failed", f"{command[0]} cannot be started {where}: {error.strerror}") from None
+            what = f"{command[0]} cannot be started in {self.ours.folder}: {error.strerror}"
+            raise Ended("failed", what) from None
         if self.times:
             self.enter("first step", 0, 0)
 
@@ -179,12 +168,11 @@ class Runner:
                     self.look()
                 if has_ended and (not is_open or time.monotonic() - end_s > LAST_S):
                     self.ended(self.child.returncode)
-                if self.times and self.said and not self.points and time.monotonic() - began > self.ours.silent_for:
-                    raise Ended(
-                        "failed", f"it ran for {self.ours.silent_for:g} s (silent_for), and {self.nothing_found()}"
-                    )
-                if self.ours.timeout and time.monotonic() - began > self.ours.timeout:
-                    raise Ended("failed", f"it took longer than timeout: {self.ours.timeout:g} s")
+                ran_s, silent_s, timeout_s = time.monotonic() - began, self.ours.silent_for, self.ours.timeout
+                if self.times and self.said and not self.points and ran_s > silent_s:
+                    raise Ended("failed", f"it ran for {silent_s:g} s (silent_for), and {self.nothing_found()}")
+                if timeout_s and ran_s > timeout_s:
+                    raise Ended("failed", f"it took longer than timeout: {timeout_s:g} s")
 
     def read(self, text: bytes) -> bool:
         """Take the lines of a piece of output. Return False at its end, which is an empty piece."""
@@ -292,22 +280,14 @@ class Runner:
         first, last = self.window
         window = timing.window(self.program, self.points, first, last, self.spec.topology.world)
         return Measured(
-            cpu_seconds=0.0,
-            loader_stall_s=None,
-            facts={},
-            counted={},
-            figures=[],
+            window=Timed(self.points[first].at_s, self.points[first].at_s + window.seconds),
             step_seconds=window.step_seconds,
-            loss=timing.losses(self.points, first, last),
-            warmup_loss=None,
             warmup_steps=self.points[first].step - self.points[0].step,
             steps_timed=self.points[last].step - self.points[first].step,
-            scaler_skipped_steps=0,
-            matmul_flops_per_s=None,
-            work_reasons={"matmul_flops_per_s": "no matrix product is measured beside a program"},
-            window=Timed(self.points[first].at_s, self.points[first].at_s + window.seconds),
+            cpu_seconds=0.0,
             memory=Memory(None, None, NO_MEMORY),
-            network=None,
+            work_reasons={"matmul_flops_per_s": "no matrix product is measured beside a program"},
+            loss=timing.losses(self.points, first, last),
             min_window_seconds=self.ours.min_window_seconds,
             start_up=StartUp(
                 began=time.time() - (time.monotonic() - self.began),

@@ -32,24 +32,16 @@ def measure(run: Run) -> Measured:
         reading.make(workers, "warm", batches, limit_s=float("inf"))
         cpu = time.process_time() - cpu
     run.heart.phase("end")
-    marks, nothing = reading.marks, "this run only reads"
+    marks = reading.marks
     return Measured(
         window=Window(marks[0], marks[-1]),
-        cpu_seconds=cpu,
-        loader_stall_s=None,
-        facts=run.facts,
-        counted={},
-        figures=[],
         step_seconds=[end - start for start, end in itertools.pairwise(marks)],
-        loss=None,
-        warmup_loss=None,
         warmup_steps=0,
         steps_timed=len(marks) - 1,
-        scaler_skipped_steps=0,
-        matmul_flops_per_s=None,
-        work_reasons={"matmul_flops_per_s": nothing},
+        cpu_seconds=cpu,
         memory=Memory(**run.framework.memory()),
-        network=None,
+        work_reasons={"matmul_flops_per_s": "this run only reads"},
+        facts=run.facts,
         min_window_seconds=PASS_S,
         reading=reading.passes,
     )
@@ -71,10 +63,7 @@ class _Reading:
         self.most = max(1, rows // run.size.batch_per_replica - self.ready - 1)
 
     def workers(self) -> list[int]:
-        """Return the numbers of workers: powers of two up to a rank's share of the cores, and last those of the run.
-
-        A reader that decodes nothing has one.
-        """
+        """Return the numbers of workers: powers of two up to a rank's share of the cores, and last those of the run."""
         if not self.ready:
             return [1]
         most, ours = len(os.sched_getaffinity(0)) // self.run.plan.devices, self.run.spec.decoders
