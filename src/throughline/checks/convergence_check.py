@@ -1,12 +1,9 @@
-"""The launcher's side of a convergence check.
-
-Which checks the configuration asks for, how one is started or resumed, and its verdict against a stated curve.
-"""
+"""Convergence checks: which ones the configuration asks for, how they start or resume, and their verdicts."""
 
 import csv
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +131,7 @@ def _curve(request: RunRequest, order: Training, ended: launcher.FinishedRun) ->
         "curve": [Look.flat(look) for look in trained.curve] if trained else [],
         "loss": trained.losses if trained else [],
         "resumed_after_step": order.resume.step if order.resume else None,
-        "device": ended.device,
+        "device": asdict(ended.survey.device),
         "data": ended.data,
         "environment": ended.environment,
         "warnings": ended.survey.warnings,
@@ -146,10 +143,9 @@ def _curve(request: RunRequest, order: Training, ended: launcher.FinishedRun) ->
 def judge(curve: records.Curve, against: Path | None, tolerance: float) -> records.ConvergenceVerdict:
     """Return the content of convergence_<...>.json: the comparison of the curve with the stated curve in a file.
 
-    A CSV file has a column `step` and columns of some of the workload's figures of held-out data. A JSON file is the
-    curve of another check (`curve.json`). Between two of its steps we interpolate linearly. A point may be worse than
-    the stated value by the tolerance: an absolute difference if more is better (an accuracy), otherwise (a loss) a
-    share of the stated value.
+    It is a CSV file (`stated`), or the curve.json of another check. Between two steps we interpolate linearly. A point
+    may be worse than the stated value by the tolerance: an absolute difference if more is better (an accuracy),
+    otherwise (a loss) a share of the stated value.
     """
     if against is None:
         return compare(curve, {}, tolerance)

@@ -3,15 +3,13 @@
     python -m throughline.launch.agent WORK/launch_plan.json NODE     (NODE `slurm`: the number is that of srun)
 
 `work` is the story of a run on one node: check the GPUs, reserve ports, wait for all nodes, start the ranks, and wait
-for their ends. When a rank fails, the agent ends the others. If the framework has its own launcher (a starter), the
-agent of the first node starts it, and it starts the ranks of all nodes. Every agent then watches the ranks on its node.
+for their ends. If the framework has its own launcher (a starter), the agent of the first node starts it, and it starts
+the ranks of all nodes. Every agent then watches the ranks on its node.
 
 The agent's input has the messages of the launcher and is its lifeline: when the input ends, the agent ends all ranks of
-its node immediately, so nobody has to reach this node to end them. Its output has messages for the launcher and the
-node's part of the log. The agent marks each line of the log with its rank, and scrubs it here, where the node's name is
-known. The agent runs in the workflow's own environment, because the sampler needs psutil and NVML. On a node without
-this environment, it runs in the framework's environment, and gives the reason why there is no telemetry. So this file
-imports only the standard library.
+its node. Its output has messages for the launcher and the node's part of the log, which is scrubbed here, where the
+node's name is known. The agent runs in the workflow's own environment, because the sampler needs psutil and NVML. On a
+node without this environment, it runs in the framework's. So this file imports only the standard library.
 """
 
 import asyncio
@@ -168,10 +166,7 @@ class Agent:
             self.tell_end(rank, status)
 
     async def watch(self, rank: int) -> None:
-        """Pass on the output of a starter's rank, which writes it to a named pipe, and report the rank's end.
-
-        The rank is no child of this process. It writes its process id when it starts.
-        """
+        """Pass on the output of a starter's rank, which writes it to a named pipe, and report the rank's end."""
         pipe = self.folder / f"rank_{rank}.out"
         os.mkfifo(pipe)
         descriptor = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -206,10 +201,7 @@ class Agent:
         return [pid for pid in pids if pid and path in processes.command_line(pid).split(b"\0")]
 
     def sample(self) -> None:
-        """Sample this node until the end, in a thread of its own. If that fails, say why there are no figures.
-
-        A call that hangs in the driver of the GPUs holds up neither the agent nor its end.
-        """
+        """Sample this node until the end. If that fails, say why there are no figures. A driver may hang in here."""
         reason = None
         try:
             from throughline.observe.telemetry import Sampler
@@ -360,10 +352,7 @@ def _say(line: str) -> None:
 def _exit_status(pid: int) -> int | None:
     """Return the exit status of a zombie, negative for a signal; None if its parent has already waited for it."""
     fields = processes.stat(pid)
-    if not fields or fields[0] != "Z":
-        return None
-    status = int(fields[49])
-    return -(status & 0x7F) or status >> 8
+    return os.waitstatus_to_exitcode(int(fields[49])) if fields and fields[0] == "Z" else None
 
 
 async def _run(path: Path, node: int, plan: LaunchPlan) -> int:

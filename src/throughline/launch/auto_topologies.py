@@ -1,8 +1,5 @@
 """What a block of the configuration means on the devices that are here, or on those of Slurm's partition.
 
-`topologies: auto` is one device, then twice as many, up to all of them; the last one is `all`. A block that is for
-another kind of device (`only_on`) is no default target.
-
 The call of Snakemake that the user starts finds the devices. Jobs that it starts, here or on other machines, get the
 answers (handover.py), so that all of them have the same runs.
 """

@@ -1,7 +1,6 @@
 """What is asked about GPUs before anything is made: does every framework have a build for them, and are there enough?
 
-The driver is asked first, which takes no time on a machine without a GPU. Then each framework says what it sees
-(seen_devices.py).
+The driver is asked first, which takes no time without a GPU. Then each framework says what it sees (seen_devices.py).
 """
 
 import os
@@ -21,8 +20,8 @@ def check_here(specs: Iterable[RunSpec]) -> list[str]:
     """Return a line for each framework whose runs will say n/a, because none of its builds runs on these GPUs, and one
     about topologies of more machines than this one.
 
-    `specs` are the runs to be made on this machine. Raise UserError if a framework would get its CPU build although
-    this machine has GPUs, if a topology needs more GPUs than there are or than its framework sees, or if there is none.
+    Raise UserError if a framework would get its CPU build although this machine has GPUs, or if a topology needs more
+    GPUs than there are or than its framework sees.
     """
     here = [spec for spec in specs if spec.hosts != "ssh" and not spec.program]
     beyond = [spec for spec in here if spec.topology.nodes > 1 and spec.hosts != "simulated"]
@@ -43,14 +42,12 @@ def check_here(specs: Iterable[RunSpec]) -> list[str]:
 
 def doubts_elsewhere(names: Iterable[str]) -> list[str]:
     """Return a line for each framework whose runs get GPUs from Slurm, although it gets its CPU build here."""
-    lines = []
-    for framework in dict.fromkeys(names):
-        build, reason = choose.build_of(framework)
-        if build == "none" and recipe.read(framework).builds:
-            lines.append(
-                f"{framework} gets the build for CPUs ({reason}), and its runs get GPUs: make frameworks GPU=cuda13"
-            )
-    return lines
+    builds = {name: choose.build_of(name) for name in names if recipe.read(name).builds}
+    return [
+        f"{framework} gets the build for CPUs ({reason}), and its runs get GPUs: make frameworks GPU=cuda13"
+        for framework, (build, reason) in builds.items()
+        if build == "none"
+    ]
 
 
 def check_built(environment: str) -> None:
@@ -103,10 +100,8 @@ def _check_seen(largest: Mapping[str, RunSpec]) -> None:
         if files and spec.device in frameworks.of(name).accelerators and not any(map(os.path.exists, files)):
             survey.choose_device(spec, machine.NO_GPUS, machine.processor())  # it raises the error
     try:
-        with (
-            lock.device("which devices the frameworks see", lambda text: None, lambda: True),
-            ThreadPoolExecutor() as pool,
-        ):
+        free = lock.device("which devices the frameworks see", lambda text: None, lambda: True)
+        with free, ThreadPoolExecutor() as pool:
             list(pool.map(lambda name: _check(largest[name], pythons[name]), pythons))
     except InterruptedError:
         return

@@ -53,11 +53,6 @@ class FinishedRun:
     ended: str
     began: float
 
-    @property
-    def device(self) -> dict[str, Any]:
-        """The device as the record has it."""
-        return asdict(self.survey.device)
-
 
 @dataclass(frozen=True)
 class Turn:
@@ -144,9 +139,8 @@ def _turn(request: RunRequest) -> Iterator[Turn]:
             with interruptible() as parent, lock.device(request.target, progress.say, parent.is_gone, machines):
                 yield Turn(log, progress, parent, time.monotonic())
         except (Interrupted, InterruptedError):
-            log.write(
-                "outcome: stopped from outside; no record\nnext: run snakemake again, only this run is made again"
-            )
+            log.write("outcome: stopped from outside; no record")
+            log.write("next: run snakemake again, only this run is made again")
             raise Stopped(f"{request.target}: stopped from outside", next_step="run snakemake again") from None
         except (UserError, OSError) as error:
             fixable = files.disk_error(error) if isinstance(error, OSError) else None
@@ -162,7 +156,10 @@ def _attempt(request: RunRequest, turn: Turn) -> FinishedRun:
     others = OtherProcesses()
     survey = survey_nodes(request)
     manifest = _checked_data(request)
-    data = _read(manifest) if manifest else None
+    data: dict[str, Any] | None = None
+    if manifest:
+        data = {"content_digest": manifest.content["content_digest"], "rows": manifest.all_rows}
+        data |= {"dumps": manifest.content["dumps"]} if "dumps" in manifest.content else {}
     survey.warnings.extend(final_warnings(survey, data, others))
     plan = _plan(request, survey)
     for warning in survey.warnings:
@@ -184,13 +181,6 @@ def _attempt(request: RunRequest, turn: Turn) -> FinishedRun:
     facts = _environment(request.spec, reports, survey, observations)
     began = time.time() - (time.monotonic() - turn.since)
     return FinishedRun(reports, plan, survey, observations, data, facts, started, now(), began)
-
-
-def _read(manifest: Manifest) -> dict[str, Any]:
-    """Return the record's part about the data of a run."""
-    content = manifest.content
-    dated = {"dumps": content["dumps"]} if "dumps" in content else {}
-    return {"content_digest": content["content_digest"], "rows": manifest.all_rows, **dated}
 
 
 def _plan(request: RunRequest, survey: Survey) -> LaunchPlan:
@@ -327,20 +317,21 @@ def _record(request: RunRequest, ended: FinishedRun, restarted: costs.Restart | 
         else outcome.assemble(request.spec, reports, plan.per_node, bool(request.weights), settles)
     )
     software = reports[0].software if 0 in reports else None
+    device = asdict(ended.survey.device)
     spec = frameworks.resolved(request.spec, plan.kind)  # FLOPs are those of the tokens that were computed
     record: dict[str, Any] = {
         "schema": records.SCHEMA,
         "spec": request.spec.values(),
         "unit": f"{workloads.unit(request.spec)}/s",
         **measured.as_record(),
-        "device": ended.device,
+        "device": device,
         "data": ended.data,
         "environment": ended.environment,
         "configuration": unpacked(handover.get("configuration"), request.spec.benchmark),
         "settings": software.settings if software else None,
         "started": ended.started,
         "ended": ended.ended,
-        "work": work.of(spec, measured.samples_per_s, plan.world, ended.device, work.measured(reports)),
+        "work": work.of(spec, measured.samples_per_s, plan.world, device, work.measured(reports)),
     }
     record["warnings"] = ended.survey.warnings + record["warnings"]
     if request.spec.program:

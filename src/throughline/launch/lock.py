@@ -31,8 +31,7 @@ def device(
 ) -> Iterator[None]:
     """Hold the lock on the devices of this machine, or of `machines`, while we measure the record `target`.
 
-    While another process holds one of the locks, wait, and call `say` with a text that names this process. Raise
-    InterruptedError when `given_up()` is true.
+    Wait for another process that holds it, and `say` which one. Raise InterruptedError when `given_up()` is true.
     """
     # Machines may share a home folder, so each machine has its own lock file.
     digests = [digest(name) for name in machines or [platform.node()]]
@@ -76,8 +75,7 @@ def record(path: Path, variables: Mapping[str, str] = os.environ) -> Iterator[No
 
     Raise UserError if another Slurm job writes the record. This happens after Snakemake was killed: its jobs still run,
     and the next Snakemake does not know of them. Each job first writes a claim, a file of its own, and only then looks
-    for the claims of others. So if two jobs start at the same time, at least one sees the other and gives up. A job
-    removes only its own claim and the claims of jobs that have ended.
+    for the claims of others. So if two jobs start at the same time, at least one sees the other and gives up.
     """
     job = variables.get("SLURM_JOB_ID")
     if job is None:
@@ -131,10 +129,7 @@ def _is_in_queue(job: str) -> bool:
 
 
 def _folder() -> Path:
-    """Return the folder for locks: THROUGHLINE_LOCKS or a folder in the user's cache.
-
-    If we cannot write there, return a folder in the system's temporary folder.
-    """
+    """Return the folder for locks: THROUGHLINE_LOCKS, else the user's cache, else one among the temporary folders."""
     cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     first = Path(os.environ.get("THROUGHLINE_LOCKS") or Path(cache, "throughline"))
     temporary = Path(tempfile.gettempdir(), f"throughline-{os.getuid()}")

@@ -1,7 +1,7 @@
-"""Find a machine's devices, choose those of a run, and check that the machine is fit for a run now.
+"""Find a machine's devices, and check that the machine is fit for a run now. Standard library only.
 
-Standard library only. The launcher asks another node with this command. The question is JSON (messages.Question), and
-the last line of output is the answer (messages.Answer):
+The launcher asks another node with this command. The question is JSON (messages.Question), and the last line of output
+is the answer (messages.Answer):
 
     python -m throughline.launch.machine QUESTION
 """
@@ -56,8 +56,7 @@ def gpus(framework: str, python: str, variables: Mapping[str, str], device: str 
     """Return the accelerators that the framework sees in a rank's environment. Raise UserError if it cannot tell.
 
     `device` is `runs.device`: we look for the first kind of which the framework sees one, or for this kind only. With
-    `auto` it is an error if the machine has GPUs of which the framework sees none: its row would be a CPU's, beside
-    rows of GPUs.
+    `auto` it is an error if the framework sees none of the machine's GPUs: a CPU's row would stand beside rows of GPUs.
     """
     for kind, question in frameworks.of(framework).accelerators.items():
         files = DEVICE_FILES.get(kind)
@@ -118,10 +117,7 @@ def check_ready(question: Question, others: OtherProcesses) -> list[str]:
 
 
 def _check_room(record: Path, ranks: int, rank_bytes: int) -> None:
-    """Raise UserError if the free memory or disk cannot be enough.
-
-    We expect that a rank needs at least as much memory as a rank of an earlier repeat on a CPU used.
-    """
+    """Raise UserError if the free memory or disk cannot be enough. rank_bytes: see Question."""
     each = max(WORKER_BYTES, rank_bytes)
     known = f"{gib(each)} each, as " + ("the earlier repeats took" if each > WORKER_BYTES else "their libraries take")
     free = environment.free_memory_bytes()
@@ -152,8 +148,7 @@ def _check_room(record: Path, ranks: int, rank_bytes: int) -> None:
 
 def needs_compiler(spec: RunSpec) -> bool:
     """True if ranks of this run need a C compiler on a node with GPUs."""
-    on_gpus = frameworks.resolved(spec, "cuda").options
-    return bool(on_gpus.compile) and frameworks.of(spec.framework).needs_compiler
+    return bool(frameworks.resolved(spec, "cuda").options.compile) and frameworks.of(spec.framework).needs_compiler
 
 
 def check_compiler(python: str, variables: Mapping[str, str]) -> None:
@@ -165,10 +160,10 @@ def check_compiler(python: str, variables: Mapping[str, str]) -> None:
     what = None
     if not any(shutil.which(name, path=path) for name in ([named.split()[0]] if named else COMPILERS)):
         what = f"a C compiler: CC names {named}" if named else "a C compiler: neither gcc nor clang is here"
-    elif not (folder := _headers(python, variables)):
+    elif not (folder := (output(python, "-c", INCLUDE, variables=variables) or "").strip()):
         what = f"to know where the headers of {python} are, and it does not say"
-    elif not (folder / "Python.h").is_file():
-        what = f"Python's headers, and {folder / 'Python.h'} does not exist"
+    elif not (headers := Path(folder, "Python.h")).is_file():
+        what = f"Python's headers, and {headers} does not exist"
     if what:
         raise UserError(
             f"options.compile needs {what}",
@@ -176,11 +171,6 @@ def check_compiler(python: str, variables: Mapping[str, str]) -> None:
             next_step="install them (Debian: apt install gcc python3-dev; Red Hat: dnf install gcc python3-devel), "
             "or set options.compile: false",
         )
-
-
-def _headers(python: str, variables: Mapping[str, str]) -> Path | None:
-    folder = (output(python, "-c", INCLUDE, variables=variables) or "").strip()
-    return Path(folder) if folder else None
 
 
 def software(question: Question) -> dict[str, str | None]:

@@ -1,9 +1,8 @@
 """A node job of an acceptance: everything is measured once at one place, and every measurement is a run of its own.
 
-A measurement that fails does not stop the others. The node job then fails at its end, and its file is not written.
-Another file beside it (`Unfinished` in records/acceptance.py) says what was measured and why the rest was not, and the
-next node job measures only the rest. What was measured long before is measured again with it, so that a node job has
-figures of one time.
+A measurement that fails does not stop the others, but then the file of the node job is not written. Another file beside
+it (`Unfinished` in records/acceptance.py) says what was measured and why the rest was not, and the next node job
+measures only the rest, and what is old: so a node job has figures of one time.
 """
 
 import os
@@ -29,7 +28,6 @@ from throughline.study.acceptance import Measurement, Place
 AGAIN = ("oom", "invalid")
 """Outcomes of a run that another try may change. A run that is not supported stays so."""
 OLD = timedelta(hours=12)
-"""From this age on, a measurement of a node job that did not end is made again."""
 MOST = 300
 """The most characters of a reason: a rank's last line of output may be long."""
 
@@ -104,32 +102,29 @@ def _measure(measured: Measurement, request: RunRequest, where: str) -> Failure 
 
 def request_of(measured: Measurement, output: Path, pythons: Mapping[str, str]) -> RunRequest:
     """Return what the launcher has to do for a measurement. Hosts behind ssh are looked up by their numbers."""
-    by_ssh = measured.spec.hosts == "ssh"
+    spec, by_ssh = measured.spec, measured.spec.hosts == "ssh"
+    names = node_names() if by_ssh else {}
+    for node in measured.place.nodes if by_ssh else ():
+        if node not in names:
+            raise UserError(
+                f"nobody knows the name of node {node}",
+                why="results/acceptance.local.json does not have it",
+                next_step="run snakemake accept again: it numbers the nodes",
+            )
     return RunRequest(
-        measured.spec,
+        spec,
         Path(measured.record),
         Path(measured.log),
-        python=pythons.get(measured.spec.framework, sys.executable),
-        hosts=_names(measured.place.nodes) if by_ssh else (),
+        python=pythons.get(spec.framework, sys.executable),
+        hosts=[names[node] for node in measured.place.nodes] if by_ssh else (),
         part_of=str(output),
         visible=measured.visible,
         side_by_side=by_ssh,
     )
 
 
-def _names(nodes: Sequence[int]) -> list[str]:
-    names = node_names()
-    if missing := [node for node in nodes if node not in names]:
-        raise UserError(
-            f"nobody knows the name of node {missing[0]}",
-            why="results/acceptance.local.json does not have it",
-            next_step="run snakemake accept again: it numbers the nodes",
-        )
-    return [names[node] for node in nodes]
-
-
 def _is_there(measured: Measurement) -> bool:
-    """True if a measurement has a record of its own specification that is not old."""
+    """True if a measurement has a record of its own specification that is not OLD."""
     with suppress(UserError):
         ended = records.read_run_of(measured.record, measured.spec).ended
         return datetime.now(UTC) - datetime.fromisoformat(ended) < OLD
@@ -138,11 +133,11 @@ def _is_there(measured: Measurement) -> bool:
 
 def failure(measured: Measurement, error: UserError) -> Failure:
     """Return why a measurement failed, and which parts of the machine are broken according to that."""
-    place, nodes = measured.place, in_order(measured.place)
+    place, nodes, only = measured.place, in_order(measured.place), measured.place.device
     broken: list[Broken] = []
     if isinstance(error, Unfit) and error.node < len(nodes):
         broken = [
-            Broken(node=nodes[error.node], device=_gpu(place, fault.gpu or 0), fault=fault.broken)
+            Broken(node=nodes[error.node], device=fault.gpu or 0 if only is None else only, fault=fault.broken)
             for fault in error.faults
             if fault.broken
         ]
@@ -152,12 +147,9 @@ def failure(measured: Measurement, error: UserError) -> Failure:
     what = error.what.removeprefix(f"{measured.visit}: ")
     text = files.scrub(f"{what} ({error.why})" if error.why and not broken else what)
     text = place.renumbered(" ".join(text.split()), nodes)
-    text = re.sub(r"\bGPU (\d+)\b", lambda match: f"GPU {_gpu(place, int(match[1]))}", text)
+    if only is not None:
+        text = re.sub(r"\bGPU \d+\b", f"GPU {only}", text)
     return Failure(reason=text[:MOST], broken=broken)
-
-
-def _gpu(place: Place, index: int) -> int:
-    return index if place.device is None else place.device
 
 
 def in_order(place: Place) -> list[int]:

@@ -1,8 +1,7 @@
 """The nodes of a run: find them, reach them, and ask each of them whether it is fit for the run.
 
-A node is this machine, a simulated node, a node of a Slurm job or a host behind ssh. Only the way to reach its agent
-differs between them. We use the names of nodes only to reach them. Every text says `entry 2 of runs.hosts` or `node 1`
-instead. The hosts of an acceptance are no entries of runs.hosts, so they are nodes as well.
+A node is this machine, a simulated node, a node of a Slurm job or a host behind ssh. We use the names of nodes only to
+reach them. Every text says `entry 2 of runs.hosts` or, of other hosts such as those of an acceptance, `node 1` instead.
 """
 
 import json
@@ -64,10 +63,7 @@ def configured(benchmark: str) -> list[str]:
 def find(
     spec: RunSpec, hosts: Sequence[str], variables: Mapping[str, str] = os.environ, in_runs_hosts: bool = True
 ) -> Nodes:
-    """Return the nodes for this run. Raise UserError if there are too few.
-
-    in_runs_hosts: the names in `hosts` are those of runs.hosts.
-    """
+    """Return the nodes for this run. Raise UserError if there are too few. in_runs_hosts: see `Nodes`."""
     topology = spec.topology
     if spec.hosts == "ssh":
         if len(hosts) < topology.nodes:
@@ -223,13 +219,12 @@ def joined(labelled: str) -> list[str]:
     srun passes on at most 1,024 bytes at a time. So longer lines come in pieces, and those of several nodes are mixed.
     The label before each piece says whose it is.
     """
-    pieces: dict[str, list[str]] = {}
+    outputs: dict[str, str] = {}
     for line in labelled.splitlines():
         label, _, piece = line.partition(": ")
         if label.strip().isdecimal():
-            pieces.setdefault(label.strip(), []).append(piece)
-    outputs = ["".join(of_node) for of_node in pieces.values()]
-    return [output[start:] for output in outputs if (start := output.rfind('{"node": ')) >= 0]
+            outputs[label.strip()] = outputs.get(label.strip(), "") + piece
+    return [output[start:] for output in outputs.values() if (start := output.rfind('{"node": ')) >= 0]
 
 
 def _through_ssh(name: str, command: list[str], variables: Mapping[str, str]) -> Answer | str:
@@ -249,10 +244,8 @@ def _through_ssh(name: str, command: list[str], variables: Mapping[str, str]) ->
 
 
 def _run(command: list[str], variables: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, **variables}
-    return subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL
-    )
+    environment, nothing = {**os.environ, **variables}, subprocess.DEVNULL
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, stdin=nothing)
 
 
 def _parsed(line: str) -> Answer | str:

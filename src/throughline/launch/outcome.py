@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from throughline import memory, records, workloads
+from throughline.grouping import grouped
 from throughline.launch import rounding
 from throughline.messages import EquivalenceReport, Measured, RankReport, Update
 from throughline.spec import RunSpec, Steps
@@ -170,7 +171,7 @@ def window_warnings(spec: RunSpec, rank: Measured, window_s: float, settles: boo
 
 
 def _measured(spec: RunSpec, ranks: Sequence[Measured], per_node: int, every_loss: bool) -> Outcome:
-    """Return the figures of all ranks. Whether they are valid is checked later.
+    """Return the figures of all ranks.
 
     Each node has its own clock, so the windows of a node are relative to the first start of a window on this node. The
     run's window lasts from there to the latest end on any node.
@@ -225,15 +226,13 @@ def _equivalence(ranks: Sequence[EquivalenceReport]) -> dict[str, Any] | None:
     rank."""
     if not ranks:
         return None
-    updates: dict[str, Update] = {}
-    for found in (update for rank in ranks for update in rank.updates):
-        if found.name not in updates or _distance(found) > _distance(updates[found.name]):
-            updates[found.name] = found
+    by_tensor = grouped((update for rank in ranks for update in rank.updates), lambda update: update.name)
+    worst = {name: max(updates, key=_distance) for name, updates in by_tensor.items()}
     return {
         "skipped_steps": sorted({step for rank in ranks for step in rank.skipped}),
         "updates": {
             name: {"update": update.update, "difference": update.difference, "weights": update.weights}
-            for name, update in updates.items()
+            for name, update in worst.items()
         },
         "reason": next((rank.reason for rank in ranks if rank.reason), None),
     }
@@ -247,10 +246,7 @@ def _distance(update: Update) -> float:
 
 
 def step_percentiles(spec: RunSpec, ranks: Sequence[Measured]) -> list[dict[str, Any]]:
-    """Return the percentiles of step times that the workload declares, in milliseconds.
-
-    A whole job has none: it states its own figures, and evaluations interrupt its steps.
-    """
+    """Return the percentiles of step times that the workload declares, in milliseconds. A whole job has none."""
     steps = [] if spec.job else sorted(_slowest(ranks))
     return [
         _entry(figure, _percentile(steps, share), "median" if share == 50 else f"{share} %")

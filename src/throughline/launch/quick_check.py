@@ -1,8 +1,7 @@
 """A quick acceptance of nodes: every node checks itself, all at once, and nobody waits for a node that does not answer.
 
-Nodes never meet here. Each has a node job of its own: a step of Slurm that this process starts with srun, a launcher
-that reaches its host through ssh, or a launcher on this machine. What a node has not done in time is ended, and the
-file of its unfinished node job says so.
+Each node has a node job of its own: a step of Slurm that this process starts with srun, or a launcher here that reaches
+its host through ssh. What is not done in time is ended, and the file of its unfinished node job says so.
 """
 
 import contextlib

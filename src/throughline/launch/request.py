@@ -56,15 +56,9 @@ class RunRequest:
     @property
     def of_program(self) -> dict[str, Any]:
         """What a run of a program needs beside its specification (handover.py)."""
-        without: dict[str, Any] = {
-            "folder": os.getcwd(),
-            "files": [],
-            "python": None,
-            "variables": {},
-            "silent_for": 600.0,
-            "timeout": None,
-        }
-        return without | dict(handover.get("programs", {}).get(self.spec.framework, {}))
+        usual: dict[str, Any] = {"folder": os.getcwd(), "files": [], "python": None, "variables": {}}
+        usual |= {"silent_for": 600.0, "timeout": None}
+        return usual | handover.get("programs", {}).get(self.spec.framework, {})
 
     @property
     def with_content(self) -> RunSpec:

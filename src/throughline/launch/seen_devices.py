@@ -1,12 +1,11 @@
 """Which devices does each framework see? It is asked before data are made, and by `make doctor`.
 
-A framework takes seconds to say what it sees, and so an answer is kept in the user's cache until the machine is started
-again, or until the environment, the driver or a variable that hides devices changes. Only a good answer is kept: a
-framework that sees nothing is asked again at the next start. Standard library only: `make doctor` runs in any Python.
+A framework takes seconds to say what it sees, so a good answer is kept in the user's cache until the machine is started
+again, or until the environment, the driver or a variable that hides devices changes. Standard library only: `make
+doctor` runs in any Python.
 """
 
 import contextlib
-import hashlib
 import json
 import os
 import platform
@@ -75,4 +74,4 @@ def _key(framework: str, python: str, device: str, variables: Mapping[str, str])
         [(str(folder), folder.stat().st_mtime_ns) for folder in sorted(packages)],
         [variables.get(name) for name in DECIDING],
     ]
-    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+    return digest(json.dumps(facts))

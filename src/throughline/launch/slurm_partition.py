@@ -1,9 +1,8 @@
 """Ask Slurm for the nodes of a partition, and give up its jobs that wait for a node which has gone down.
 
-Snakemake asks before it submits anything. Slurm keeps jobs that wait for a node in its queue until the node is back,
-which may take days. So an acceptance gives them up and ends without that node. A node job that is given up fails like
-any other: its figures are missing in the verdict, and the next call makes it. A node that was down before Snakemake
-started has no jobs (fleet.py).
+Slurm keeps jobs that wait for a node in its queue until the node is back, which may take days. So an acceptance gives
+them up and ends without that node. A node job that is given up fails like any other: its figures are missing in the
+verdict, and the next call makes it. A node that was down before Snakemake started has no jobs (fleet.py).
 """
 
 import re
@@ -54,15 +53,12 @@ def nodes(partition: str | None) -> tuple[SlurmNode, ...]:
 
 
 def nodes_now(partition: str | None) -> tuple[SlurmNode, ...]:
-    """Return the nodes of a partition (None: the default one) by name.
-
-    Raise UserError if there are none, or if Slurm does not answer.
-    """
-    listed, why = [], None
+    """Return the nodes of a partition (None: the default one) by name. Raise UserError if Slurm names none."""
+    listed, lines, why = list[SlurmNode](), list[str](), None
     try:
         lines = _output([*SINFO, *(["--partition", partition] if partition else [])]).splitlines()
     except (OSError, subprocess.SubprocessError) as error:
-        lines, why = [], " ".join(f"`sinfo`: {getattr(error, 'stderr', None) or error}".split())
+        why = " ".join(f"`sinfo`: {getattr(error, 'stderr', None) or error}".split())
     for line in lines:
         name, partition_name, state, resources, cpus, features = line.split("|")
         if partition or partition_name.endswith("*"):

@@ -31,7 +31,6 @@ LAST_LINES = 20
 """How many lines of a program's output an error shows."""
 STACKS_S = 2.0
 """How long the ranks may take to write their stacks."""
-# The console shows the last line, and gets lines more often.
 SHOW_EVERY_S, TERMINAL_EVERY_S = float(handover.get("progress_s", 15)), 0.5
 HANG_AFTER_S = 300.0
 COMPILE_HANG_AFTER_S = 1800.0
@@ -154,8 +153,7 @@ class Agents:
     """The agents of a run and what they have reported.
 
     beats: the progress of every rank; ended: the exit status of each rank that has ended, in the order of their ends;
-    over: the nodes whose agents have sent their last message; no_telemetry: for each node whose sampler has failed, why
-    there are no figures of it.
+    over: the nodes whose agents have sent their last message; no_telemetry: why a node has no figures.
     """
 
     def __init__(self, plan: LaunchPlan, work: Path, log: Callable[[str], None], names: Sequence[str]) -> None:
@@ -215,10 +213,7 @@ class Agents:
             child.tell(messages.line(message))
 
     def are_over(self) -> bool:
-        """True if all agents have ended, or have sent their last message.
-
-        A call that hangs in a GPU's driver can keep the system from ending the process of an agent.
-        """
+        """True if all agents have ended, or have sent their last message. A driver that hangs may keep processes."""
         said = len(self.over) == self.plan.agents
         return said or all(child.exit_status() is not None for child in self.processes)
 

@@ -133,9 +133,8 @@ def final_warnings(survey: Survey, data: Mapping[str, Any] | None, others: Other
         for name, run in survey.earlier.items()
     }
     warnings = changes_since(states, survey.environment | data_of(data), survey.question.strict)
-    if not survey.nodes.elsewhere:  # other machines have already checked themselves
-        warnings += machine.check_ready(survey.question, others)
-    return warnings
+    # Other machines have already checked themselves.
+    return warnings + ([] if survey.nodes.elsewhere else machine.check_ready(survey.question, others))
 
 
 def choose_device(spec: RunSpec, seen: Gpus, cpu: Device) -> Device:
@@ -171,11 +170,8 @@ def check_fit(spec: RunSpec, per_machine: int, device: Device) -> list[str]:
 
 
 def worker_variables(spec: RunSpec) -> dict[str, str]:
-    """Return the environment variables of every rank on every node.
-
-    They are the user's variables that a record keeps or that a network needs, and the number of threads of the
-    specification. Each machine keeps its own devices and its own name.
-    """
+    """Return the environment variables of every rank on every node: the user's variables that a record keeps or that a
+    network needs, and the number of threads of the specification."""
     handed_on = {
         name: value
         for name, value in os.environ.items()
@@ -211,10 +207,7 @@ def only_devices(devices: Sequence[int] | None, given: Mapping[str, str]) -> dic
 
 
 def devices_of_program(spec: RunSpec, device: Device, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables with which a program sees the devices of its topology only, as our ranks do; {} for ours.
-
-    Many programs take all devices that they see.
-    """
+    """Return the variables with which a program, which may take all that it sees, sees the devices of its topology."""
     program = spec.program
     if program is None:
         return {}
@@ -229,8 +222,7 @@ def devices_of_program(spec: RunSpec, device: Device, given: Mapping[str, str]) 
 def allocator(spec: RunSpec, kind: str) -> dict[str, str]:
     """Return the variable for PyTorch's allocator on a GPU, if batches have different sizes and the user set none.
 
-    Activations then have another size in every step. Without expandable segments, the allocator would ask the driver
-    for memory again within the timed window.
+    Without expandable segments, the allocator would ask the driver for memory again within the timed window.
     """
     set_by_user = {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"} & os.environ.keys()
     left_out = frameworks.resolved(spec, kind).options.remove_padding is True
@@ -252,10 +244,9 @@ def tf32(spec: RunSpec, kind: str) -> dict[str, str]:
 
 
 def changes_since(earlier: Mapping[str, Mapping[str, Any]], now: Mapping[str, Any], strict: bool) -> list[str]:
-    """Return a warning for each difference to the machine's state and the data at the latest earlier repeat.
+    """Return a warning for each difference to the latest earlier repeat. With `strict`, raise UserError instead.
 
-    `earlier`: the environment and `data_of` of each earlier repeat by name, oldest first. With `strict`, raise
-    UserError instead.
+    `earlier`: the environment and `data_of` of each earlier repeat by name, oldest first.
     """
     if not earlier:
         return []

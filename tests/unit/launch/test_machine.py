@@ -17,6 +17,7 @@ from throughline import gpus as cards
 from throughline.files import UserError
 from throughline.launch import machine, survey
 from throughline.messages import Gpus, Question
+from throughline.processes import output
 from unit.launch.conftest import Program
 
 CARDS = Gpus(kind="cuda", count=1, name="NVIDIA H100", fp16=True)
@@ -149,7 +150,7 @@ def test_a_node_says_in_its_answer_why_it_is_not_fit(
     why: str | None,
 ) -> None:
     """It is asked with the interpreter of the ranks. Without `cards`, they cannot be asked for."""
-    assert machine._headers(sys.executable, os.environ) is not None
+    assert output(sys.executable, "-c", machine.INCLUDE), "an interpreter says where its headers are"
     if cards is None:
         monkeypatch.setattr(sys, "executable", program("python", "echo 'RuntimeError: no driver' >&2; exit 1"))
     else:
@@ -158,7 +159,7 @@ def test_a_node_says_in_its_answer_why_it_is_not_fit(
     (tmp_path / "seen").touch()
     question = Question(
         framework="torch", model="bert-tiny", device="auto", seen=str(tmp_path / "seen"), compiles=compiles,
-        record=str(tmp_path / "run1.json"), ranks=1, threads=1, strict=False, rank_bytes=0,
+        record=str(tmp_path / "run1.json"), ranks=1, threads=1,
     )  # fmt: skip
     refused = machine.answer(question).refused
     assert refused is None if why is None else refused and why in f"{refused.what} {refused.why}"
