@@ -60,12 +60,8 @@ def machine() -> dict[str, Any]:
 
 
 def digest(environment: dict[str, Any], device: dict[str, Any]) -> str | None:
-    """Return a digest (12 hexadecimal digits) of everything that must be the same in all repeats.
-
-    This is the hardware with its limits, the software and the variables. The digest covers our code that a rank runs,
-    but not our commit and not the variables that a scheduler sets for each job. Return None if the run ended before its
-    software was known.
-    """
+    """Return a digest (12 hexadecimal digits) of everything that must be the same in all repeats: the hardware with its
+    limits, the software, our code that a rank runs, and the variables. None if the software is not known."""
     if environment.get("framework") is None:
         return None
     known = {name: environment.get(name) for name in DECIDES}
@@ -78,10 +74,7 @@ def digest(environment: dict[str, Any], device: dict[str, Any]) -> str | None:
 def binding(
     ranks: Mapping[int, Mapping[str, Any] | None], variables: Mapping[str, str], asked: str = "none"
 ) -> dict[str, Any] | None:
-    """Return the cores of each rank that was bound to a part of its machine's cores, and what bound it.
-
-    `asked` is the run's `binding`. Return None if no rank was bound.
-    """
+    """Return the cores of each rank that was bound to some, and by what; None if no rank was. asked: its `binding`."""
     binders = ["runs.binding"] * (asked != "none") + [name for name in variables if name in BINDERS]
     bindings: dict[str, Any] = {}
     for rank, bound in ranks.items():

@@ -155,37 +155,21 @@ def facts_of(handle: Any, root: Path = Path("/")) -> tuple[dict[str, Any], dict[
     """Return the facts of a GPU, and the reason for each that is None."""
     answers: dict[str, Any] = {}
     reasons: dict[str, str] = {}
-    for name, question in {**_links(handle), **_faults(handle)}.items():
+    for name, question in _questions(handle, root).items():
         try:
             answers[name] = question()
         except (nvml.NVMLError, OSError, ValueError) as error:
             answers[name] = None
             reasons[name] = f"NVML: {error}" if isinstance(error, nvml.NVMLError) else str(error)
-    try:
-        answers["numa_node"] = _numa_node(handle, root)
-    except (nvml.NVMLError, OSError, ValueError) as error:
-        why = error if isinstance(error, ValueError) else type(error).__name__
-        answers["numa_node"], reasons["numa_node"] = None, f"the system does not say: {why}"
     return answers, reasons
 
 
-def _links(handle: Any) -> dict[str, Question]:
-    """Return the questions about the links and the limits of the temperature."""
+def _questions(handle: Any, root: Path) -> dict[str, Question]:
+    """Return the questions about links, limits of the temperature, faults of the memory, and the NUMA node.
+
+    Counts of faults are since the driver was loaded, or ever.
+    """
     limit = nvml.nvmlDeviceGetTemperatureThreshold
-    return {
-        "pcie_generation": lambda: nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle),
-        "pcie_generation_most": lambda: nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle),
-        "pcie_width": lambda: nvml.nvmlDeviceGetCurrPcieLinkWidth(handle),
-        "pcie_width_most": lambda: nvml.nvmlDeviceGetMaxPcieLinkWidth(handle),
-        "pcie_replays": lambda: nvml.nvmlDeviceGetPcieReplayCounter(handle),
-        "nvlinks": lambda: _nvlinks(handle),
-        "temperature_slowdown_c": lambda: limit(handle, nvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN),
-        "temperature_most_c": lambda: limit(handle, nvml.NVML_TEMPERATURE_THRESHOLD_GPU_MAX),
-    }
-
-
-def _faults(handle: Any) -> dict[str, Question]:
-    """Return the questions about faults of the memory. Counts are since the driver was loaded, or ever."""
 
     def ecc(kind: str, since: str) -> Question:
         wanted = getattr(nvml, f"NVML_MEMORY_ERROR_TYPE_{kind}")
@@ -196,6 +180,14 @@ def _faults(handle: Any) -> dict[str, Question]:
 
     causes = ("MULTIPLE_SINGLE_BIT_ECC_ERRORS", "DOUBLE_BIT_ECC_ERROR")
     return {
+        "pcie_generation": lambda: nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle),
+        "pcie_generation_most": lambda: nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle),
+        "pcie_width": lambda: nvml.nvmlDeviceGetCurrPcieLinkWidth(handle),
+        "pcie_width_most": lambda: nvml.nvmlDeviceGetMaxPcieLinkWidth(handle),
+        "pcie_replays": lambda: nvml.nvmlDeviceGetPcieReplayCounter(handle),
+        "nvlinks": lambda: _nvlinks(handle),
+        "temperature_slowdown_c": lambda: limit(handle, nvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN),
+        "temperature_most_c": lambda: limit(handle, nvml.NVML_TEMPERATURE_THRESHOLD_GPU_MAX),
         "ecc_corrected": ecc("CORRECTED", "VOLATILE"),
         "ecc_uncorrected": ecc("UNCORRECTED", "VOLATILE"),
         "ecc_corrected_ever": ecc("CORRECTED", "AGGREGATE"),
@@ -208,6 +200,7 @@ def _faults(handle: Any) -> dict[str, Question]:
             len(nvml.nvmlDeviceGetRetiredPages(handle, getattr(nvml, f"NVML_PAGE_RETIREMENT_CAUSE_{cause}")))
             for cause in causes
         ),
+        "numa_node": lambda: _numa_node(handle, root),
     }
 
 
@@ -225,10 +218,10 @@ def _nvlinks(handle: Any) -> list[bool]:
 
 
 def _numa_node(handle: Any, root: Path) -> int:
-    """Return the NUMA node of the GPU's PCIe slot."""
+    """Return the NUMA node of the GPU's PCIe slot. Raise ValueError if the system does not say."""
     bus = nvml.nvmlDeviceGetPciInfo(handle).busId
     name = (bus.decode() if isinstance(bus, bytes) else bus).lower()
-    node = int((root / "sys/bus/pci/devices" / name[-12:] / "numa_node").read_text())
-    if node < 0:
-        raise ValueError("the slot belongs to no node")
-    return node
+    node = content(root / "sys/bus/pci/devices" / name[-12:] / "numa_node")
+    if node is None or not node.isdigit():
+        raise ValueError(f"the system does not say: {'the slot belongs to no node' if node else 'no file numa_node'}")
+    return int(node)

@@ -1,11 +1,10 @@
 """The sampler of one node: it samples the machine, the run's processes and its GPUs once a second.
 
 The node's agent runs the sampler in a thread. Before the first sample, the sampler finds the faults of this node's GPUs
-for which the run is refused. At the end it writes WORK/telemetry_<node>.json and WORK/hardware_<node>.json. It writes
-nothing before that, so that it does not use the disk while a run is timed. It stores raw counters, and
-telemetry_window.py computes figures from them. Ten times a second it looks at the progress of the first rank, and takes
-an additional sample at each edge of the timed window. After the second edge it reads the facts of the hardware
-(hardware.py). It needs the workflow's own environment, with psutil and nvidia-ml-py.
+for which the run is refused. Ten times a second it looks at the progress of the first rank, and takes an additional
+sample at each edge of the timed window. After the second edge it reads the facts of the hardware. At the end it writes
+WORK/telemetry_<node>.json with raw counters and WORK/hardware_<node>.json, and nothing before that, so that it does not
+use the disk while a run is timed. It needs the workflow's own environment, with psutil and nvidia-ml-py.
 """
 
 import contextlib
@@ -40,10 +39,7 @@ MEGABIT = 125_000
 
 
 class Busiest:
-    """A counter that grows with the fastest of several counters.
-
-    A node may have several disks and links. What limits it is the busiest one of the moment.
-    """
+    """A counter that grows with the fastest of several counters: the busiest disk or link limits a node."""
 
     def __init__(self) -> None:
         self.before: Mapping[str, float] = {}
@@ -70,19 +66,16 @@ class Links:
 
     def __init__(self, ports: Iterable[Path] = ()) -> None:
         """ports: the folders of the counters of InfiniBand's ports."""
-        speeds = {name: state.speed * MEGABIT for name, state in psutil.net_if_stats().items() if name != "lo"}
-        self.speeds = {name: float(speed) for name, speed in speeds.items() if 0 < speed < 2**31 * MEGABIT}
+        speeds = {name: state.speed for name, state in psutil.net_if_stats().items() if name != "lo"}
+        self.speeds = {name: float(speed * MEGABIT) for name, speed in speeds.items() if 0 < speed < 2**31}
         self.ports = {port: rate for port in ports if (rate := _rate(port.parent / "rate"))}
 
     def seconds(self, interfaces: Mapping[str, Any]) -> dict[str, float]:
-        """Return the seconds in which each link would have carried its bytes at full speed, each direction by itself.
-
-        interfaces: what psutil counts of each interface.
-        """
+        """Return the seconds in which each link would have carried its bytes at full speed, by direction."""
         seconds: dict[str, float] = {}
-        for name, card in ((name, card) for name, card in interfaces.items() if name in self.speeds):
-            seconds[f"{name} in"] = card.bytes_recv / self.speeds[name]
-            seconds[f"{name} out"] = card.bytes_sent / self.speeds[name]
+        for name in self.speeds.keys() & interfaces.keys():
+            seconds[f"{name} in"] = interfaces[name].bytes_recv / self.speeds[name]
+            seconds[f"{name} out"] = interfaces[name].bytes_sent / self.speeds[name]
         for port, rate in self.ports.items():
             for counter in ("port_rcv_data", "port_xmit_data"):
                 seconds[f"{port} {counter}"] = 4 * int((port / counter).read_text()) / rate  # it counts four bytes
@@ -119,16 +112,14 @@ class Machine:
         if not interfaces:
             names = ("network_received_bytes", "network_sent_bytes")
             self.reasons |= dict.fromkeys(names, "no interface but loopback")
-        link_seconds = partial(self.links.seconds, interfaces)
+        link_seconds, no_speed = partial(self.links.seconds, interfaces), "no network interface states its speed"
         return {
             "busy_s": cpu.user + cpu.nice + cpu.system + cpu.irq + cpu.softirq,
             "steal_s": cpu.steal,
             "memory_used_bytes": memory.total - memory.available,
             "memory_used_share": (memory.total - memory.available) / memory.total,
             "disk_busy_s": self._busy("disk_busy_s", self.disk, disk_seconds, "the system does not count it"),
-            "network_busy_s": self._busy(
-                "network_busy_s", self.link, link_seconds, "no network interface states its speed"
-            ),
+            "network_busy_s": self._busy("network_busy_s", self.link, link_seconds, no_speed),
             "disk_read_bytes": disk.read_bytes if disk else None,
             "disk_written_bytes": disk.write_bytes if disk else None,
             "network_received_bytes": sum(card.bytes_recv for card in interfaces.values()) if interfaces else None,
@@ -159,8 +150,7 @@ class Machine:
 class Processes:
     """The use of resources by all ranks and all descendants of the agent, also those that have ended, but not by us.
 
-    Linux adds the time of a process that has ended to that of its parent, so nothing is lost between two samples. The
-    disk counters of its last moments are lost.
+    Linux adds the time of a process that has ended to that of its parent. The disk counters of its end are lost.
     """
 
     COUNTERS = ("cpu_s", "disk_read_bytes", "disk_written_bytes")

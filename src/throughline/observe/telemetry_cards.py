@@ -1,7 +1,6 @@
 """Read this node's GPUs with NVML (nvidia-ml-py), and find faults of GPUs that should be idle before a run.
 
-A figure that a card or a driver does not provide is None, with a reason. This module converts NVML's units: milliwatts,
-millijoules and percent become W, J and shares.
+A figure that a card or a driver does not provide is None, with a reason. Units are W, J and shares.
 """
 
 import contextlib
@@ -195,10 +194,7 @@ class Cards:
                 self.doubts = [self.reason]
 
     def faults(self, earlier: Sequence[Mapping[str, Any]]) -> tuple[list[GpuFault], list[str]]:
-        """Return the faults of these cards for which the run is refused, and the faults that only give a warning.
-
-        `earlier` has the facts of these cards in an earlier repeat.
-        """
+        """Return the faults of these cards as `faults_of` does. earlier: their facts in an earlier repeat."""
         faults = [
             faults_of(index, card.state(), facts, earlier[index] if index < len(earlier) else {})
             for index, (card, facts) in enumerate(zip(self.cards, self.facts, strict=True))
@@ -215,8 +211,7 @@ def faults_of(
 ) -> tuple[list[GpuFault], list[str]]:
     """Return (faults for which the run is refused, faults that only give a warning) of a GPU that should be idle.
 
-    `state` is from `Card.state`, `facts` from `Card.facts`, and `earlier` has the facts in an earlier repeat. An
-    unknown figure is no fault.
+    `earlier` has the facts in an earlier repeat. An unknown figure is no fault.
     """
     refused: list[GpuFault] = []
     marked: list[str] = []
@@ -261,10 +256,7 @@ def _name(pid: int) -> str:
 
 
 def _handles(count: int) -> list[Any]:
-    """Return NVML's handles of a node's first `count` CUDA devices.
-
-    Ranks run with CUDA_DEVICE_ORDER=PCI_BUS_ID, so CUDA and NVML number the devices in the same way.
-    """
+    """Return NVML's handles of a node's first `count` CUDA devices, which ranks number as NVML does."""
     visible = visible_devices(os.environ.get("CUDA_VISIBLE_DEVICES"))
     names = map(str, range(nvml.nvmlDeviceGetCount())) if visible is None else visible
     by_index, by_uuid = nvml.nvmlDeviceGetHandleByIndex, nvml.nvmlDeviceGetHandleByUUID

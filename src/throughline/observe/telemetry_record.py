@@ -21,10 +21,7 @@ STEAL = 0.02
 
 @dataclass(frozen=True)
 class Observation:
-    """A node's samples, its timed window on its own clock, and the reason if one of them is missing.
-
-    hardware: what its sampler has read of the node's hardware; None if it left nothing.
-    """
+    """A node's samples, its timed window on its own clock, the reason if one of them is missing, and its hardware."""
 
     node: int
     sampled: NodeSamples | None
@@ -36,10 +33,7 @@ class Observation:
 def observations(
     plan: LaunchPlan, work: Path, reports: Mapping[int, RankReport], no_telemetry: Mapping[int, str]
 ) -> list[Observation]:
-    """Return the observations of all nodes, from the files that the samplers wrote to the run's folder.
-
-    no_telemetry: why there are no figures of a node, as its agent has said.
-    """
+    """Return the observations of all nodes, from the files that the samplers wrote to the run's folder."""
     observed: list[Observation] = []
     simulated = plan.reach == "simulated"
     for node in range(plan.agents if simulated else plan.nodes):  # one agent may have sampled all simulated nodes
@@ -68,10 +62,7 @@ def parts(
     observed: Sequence[Observation],
     record: dict[str, Any],
 ) -> dict[str, Any]:
-    """Return the record's `telemetry`, `memory`, `utilization`, `warnings` and `hardware`.
-
-    `record` is the record so far. It has no `hardware` if no sampler left any.
-    """
+    """Return the record's `telemetry`, `memory`, `utilization`, `warnings` and, if a sampler left any, `hardware`."""
     telemetry = [telemetry_window.condensed(node.sampled, node.node, node.window, node.reason) for node in observed]
     sampled = [node.sampled for node in observed if node.sampled]
     if len(sampled) > 1 and plan.reach == "simulated":

@@ -87,10 +87,9 @@ def _explain(figures: Mapping[str, float | None], reasons: dict[str, str], sampl
 
 
 def measured(reports: Mapping[int, RankReport]) -> dict[str, Any]:
-    """Return the argument `raw` of `of` from the ranks' reports.
+    """Return the argument `raw` of `of`: the slowest device's matrix product, and the means of what the ranks counted.
 
-    It has the slowest device's matrix product and the means of what the ranks counted. It is empty unless every rank
-    has measured.
+    It is empty unless every rank has measured.
     """
     ranks = [report.measured for _, report in sorted(reports.items()) if report.measured]
     if not ranks or len(ranks) < len(reports):
