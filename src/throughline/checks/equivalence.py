@@ -118,11 +118,8 @@ def _request(block: Sequence[RunSpec]) -> list[RunSpec]:
 
 
 def _spread(layout: Layout, most: int) -> list[int]:
-    """Return the numbers of replicas of a check whose replicas share experts or form groups; none if they do not.
-
-    Ranks that share experts are checked alone, and together with others that hold the same experts if the benchmark has
-    so many.
-    """
+    """Return the numbers of replicas of a check whose replicas share experts, alone and with others that hold the same,
+    or form groups; none if they do neither."""
     if layout.hybrid_shard_groups != 1:
         return [GROUPS * max(2, layout.expert_parallel)]
     sharing = layout.expert_parallel
@@ -202,11 +199,9 @@ def _differences(section: str, *parts: Optimizer | Options) -> list[str]:
 
 
 def check(specs: Sequence[RunSpec], manifest: Path | None, pythons: Mapping[str, str], folder: Path) -> dict[str, Any]:
-    """Make the equivalence check and return the content of equivalence.json: an entry for each framework and topology
-    of `specs` in fp32, and one for each framework and other precision.
+    """Make the equivalence check and return the content of equivalence.json. `folder` gets the records and logs.
 
-    `pythons` are the interpreters of the frameworks that have their own environment. The records and logs of all runs
-    are written to `folder`.
+    pythons: the interpreters of the frameworks that have their own environment.
     """
     first = settings(specs[0])
     data = Manifest.of_run(first, manifest) if manifest else None
@@ -240,10 +235,7 @@ def _dumped(compared: Mapping[str, Mapping[str, Comparison]]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Runs:
-    """The runs of one equivalence check, which start from the same weights.
-
-    The reference is computed only when a run has to be compared with it.
-    """
+    """The runs of one equivalence check, which start from the same weights."""
 
     data: Manifest | None
     pythons: Mapping[str, str]

@@ -26,11 +26,7 @@ STEPS = Steps(warmup=1, timed=2)
 AT_MOST = 2**20
 """The largest batch that is tried. Another quantity is tried up to this many times the benchmark's own value."""
 FINENESS = 64
-"""How exact the result is.
-
-The search ends when the largest size that fits and the smallest refused size differ by at most 1, or by at most
-1/FINENESS of the size that fits.
-"""
+"""The search ends when the largest size that fits and the smallest refused one differ by 1, or by 1/FINENESS of it."""
 FILLED = 0.9
 """The share of the memory that the first try is predicted to fill, if the memory can be predicted."""
 BATCH = "batch"
@@ -41,9 +37,8 @@ NO_LIMIT = "on a CPU memory is refused only when the whole machine is full: set 
 def requests(config: Config, specs: Sequence[RunSpec]) -> dict[str, list[RunSpec]]:
     """Map each results/<benchmark>/max_<quantity>_<precision>.json to the specifications that its search starts from.
 
-    There is one for each framework, with the benchmark's smallest batch. The quantity is `batch` or a parameter of the
-    model. The topology is the benchmark's largest one with a single node, because the exchange of gradients needs
-    memory too; or a single replica, if all its topologies have several nodes.
+    There is one for each framework, with the smallest batch. The topology is the largest one with a single node,
+    because the exchange of gradients needs memory too; or a single replica, if there is none.
     """
     requested: dict[str, list[RunSpec]] = {}
     for name, block in config.benchmarks.items():
@@ -99,8 +94,7 @@ def find(
 ) -> dict[str, Any]:
     """Search with each framework of `specs` and return the content of max_<quantity>_<precision>.json.
 
-    Records and logs are written to `folder`. Raises UserError if a try fails for another reason than memory, because
-    then we cannot say whether larger sizes fit.
+    Records and logs are written to `folder`. Raises UserError if a try fails for another reason than memory.
     """
     started, first = now(), specs[0]
     python = {spec.framework: pythons.get(spec.framework, sys.executable) for spec in specs}
@@ -128,8 +122,6 @@ class _UnsupportedError(Exception):
 
 @dataclass
 class _Search:
-    """The search with one framework: its tries in order."""
-
     spec: RunSpec
     manifest: Path | None
     python: str

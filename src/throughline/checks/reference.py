@@ -56,7 +56,8 @@ def train(
 ) -> Trained:
     """Train from `weights`. `sources` are the batches of each replica; without them, the run's own batches are used."""
     network = _network(spec, manifest)
-    initial = _read(weights)
+    with np.load(weights) as file:
+        initial = dict(file)
     workloads.form(spec.model, "torch").load(network, initial)
     # As many threads as a worker. If other processes compute too, more threads would only wait for one another.
     torch.set_num_threads(spec.threads)
@@ -95,11 +96,6 @@ def train(
 
 def _norm(gradient: Any) -> float:
     return float((gradient.coalesce().values() if gradient.is_sparse else gradient).norm())
-
-
-def _read(path: Path) -> dict[str, Any]:
-    with np.load(path) as file:
-        return {name: file[name] for name in file.files}
 
 
 def _write_updates(network: Any, model: str, initial: dict[str, Any], path: Path) -> None:

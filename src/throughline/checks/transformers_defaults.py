@@ -52,17 +52,14 @@ def _language_model(kind: Any, config: Any) -> dict[str, Any]:
         for field in dataclasses.fields(kind)
         if field.name == "pad_token_id" or not (field.name in general or field.name.endswith("token_id"))
     }
-    made = {"keys": {name: pair for name, pair in keys.items() if _plain(pair[1]) and pair != ["any", None]}}
+    plain = (int, float, str, types.NoneType)
+    made = {"keys": {name: pair for name, pair in keys.items() if isinstance(pair[1], plain) and pair != ["any", None]}}
     theta, rotary = kind.default_theta, getattr(config, "rope_parameters", None) or {}
     if isinstance(theta, (int, float)):
         made["keys"]["rope_theta"] = ["number", theta]
     if rotary.get("rope_type", "default") != "default":
         made["rotary"] = {name: value for name, value in rotary.items() if name != "rope_theta"}
     return made | ({"aliases": kind.attribute_map} if kind.attribute_map else {})
-
-
-def _plain(value: Any) -> bool:
-    return value is None or isinstance(value, (bool, int, float, str))
 
 
 def _type(annotation: Any) -> str:

@@ -52,14 +52,10 @@ def judged(
             left_out.setdefault(UNSEEN, []).append(name)
         elif norms["update"] or norms["difference"]:
             share = lost / norms["update"] if norms["update"] else 0.0
-            tensors[name] = TensorUpdate(difference=_relative(norms), tolerance=tolerated + share)
+            finite = norms["difference"] is not None and norms["update"]
+            difference = norms["difference"] / norms["update"] if finite else None
+            tensors[name] = TensorUpdate(difference=difference, tolerance=tolerated + share)
     return _verdict(tensors, left_out)
-
-
-def _relative(norms: Mapping[str, Any]) -> float | None:
-    """Return the difference relative to the update; None if it is not finite, or if the reference adds nothing."""
-    finite = norms["difference"] is not None and norms["update"]
-    return norms["difference"] / norms["update"] if finite else None
 
 
 def _verdict(tensors: dict[str, TensorUpdate], left_out: dict[str, list[str]]) -> Updates:

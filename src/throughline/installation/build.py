@@ -35,10 +35,8 @@ HINTS = {
 
 
 def build(framework: str, log: Path) -> Path:
-    """Build the environment if it does not exist, or if its Horovod was built before MPI was installed.
-
-    Return its folder. Raise UserError if the build fails. Then no part of the environment is left behind.
-    """
+    """Build the environment if it does not exist, or if its Horovod was built before MPI was installed. Return its
+    folder. Raise UserError if the build fails: then nothing of it is left."""
     recipe = _recipe(framework)
     folder = recipe.folder
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -180,10 +178,7 @@ def _stages(run: _Runner) -> dict[str, Callable[[], None]]:
 
 
 def _install(run: _Runner) -> None:
-    """Install what the lock has, apart from torch, and then what comes from an index of its own and is in no lock.
-
-    uv also resolves the requirements: so a lock that does not fit them is an error.
-    """
+    """Install what the lock has, apart from torch, and then what comes from an index of its own and is in no lock."""
     recipe, install = run.recipe, uv.command("pip", "install", "--python", run.python)
     words = ["--excludes", str(PINS / "apart.txt"), "--only-binary", ":all:"]
     words += ["--require-hashes", *recipe.constraints] if recipe.lock else []
@@ -217,8 +212,7 @@ def _compile(run: _Runner, source: Source) -> None:
     """Compile a package. pip downloads its archive and compares the checksum; then we apply the patch."""
     alone = ("--no-input", "--no-deps", "--no-build-isolation")
     with tempfile.TemporaryDirectory(prefix="throughline-build-") as name:
-        work = Path(name)
-        variables = dict(source.variables)
+        work, variables = Path(name), dict(source.variables)
         if source.title.startswith("horovod "):
             variables |= horovod.flags(run.folder, choose.cuda_of(run.recipe), work, nccl=run.recipe.builds_nccl)
             if "HOROVOD_WITHOUT_MPI" in variables:

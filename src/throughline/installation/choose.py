@@ -52,7 +52,7 @@ class Facts:
 
 @functools.cache
 def facts() -> Facts:
-    """Return the GPUs of this machine, none if NVIDIA's program does not name any. Without a GPU this takes no time."""
+    """Return the GPUs of this machine that NVIDIA's program names."""
     try:
         return nvidia_smi() if shutil.which("nvidia-smi") else Facts()
     except RuntimeError:
@@ -132,8 +132,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 def choose(builds: list[Build], wants: str, facts: Facts) -> tuple[Build | None, str]:
     """Return the build for a machine, None for CPUs, and the reason in words.
 
-    wants: `auto` for the newest that fits, `none`, or a version of CUDA such as `cuda12`: the newest that is not for a
-    later major version, whether it fits this machine or not.
+    wants: `auto` for the newest that fits, `none`, or such as `cuda12`: the newest up to this version, fit or not.
     """
     newest = sorted(builds, key=lambda build: (build.major, build.name), reverse=True)
     if wants == "none":
@@ -188,10 +187,7 @@ def build_of(framework: str) -> tuple[str, str]:
 
 
 def unused_gpus() -> Facts | None:
-    """Return this machine's GPUs that a framework could use; None without any, or if the user hides or wants none.
-
-    GPUs that no build of PyTorch runs on do not count.
-    """
+    """Return this machine's GPUs that a build of PyTorch runs on; None without any, or if the user wants none."""
     here = facts()
     if not here.cards or visible_devices(os.environ.get("CUDA_VISIBLE_DEVICES")) == [] or wanted() == "none":
         return None

@@ -43,8 +43,7 @@ def toolkit(cuda: str) -> str | None:
 def flags(environment: Path, cuda: str | None, work: Path, *, nccl: bool) -> dict[str, str]:
     """Return the variables of Horovod's compiler. Those that the user has set take precedence.
 
-    cuda: the version that the framework in the environment is built for, if it is; work: a folder for what only the
-    compiler needs. The finished Horovod does not need it.
+    cuda: the version that the framework is built for, if it is; work: a folder for what only the compiler needs.
     """
     chosen = {"HOROVOD_WITH_MPI" if builds_mpi() else "HOROVOD_WITHOUT_MPI": "1"}
     if cuda and (home := _as_toolkit(environment, work / "cuda") or toolkit(cuda)):

@@ -9,9 +9,8 @@
 A framework whose TOML file has no `python`, or that has no such file, runs in the workflow's own environment. The file
 of torch says which builds of PyTorch there are, for all environments that have it.
 
-An environment is built in its final folder, because its programs contain the path of that folder. Its name has a
-digest of everything that determines its content, so all clones with the same pins share it. The workflow passes names
-to its runs, not folders, so nothing is measured again in another home folder.
+The name of an environment has a digest of everything that determines its content, so all clones with the same pins
+share it. The workflow passes names to its runs, not folders, so nothing is measured again in another home folder.
 
 `python -m throughline.installation.recipe` prints the names of all locks. With one of these names it prints what is
 locked there. Standard library only.
@@ -200,10 +199,7 @@ def read(framework: str) -> Recipe:
 
 
 def _version(recipe: Recipe, framework: str, changes: list[str]) -> Recipe:
-    """Return the recipe of another version of a framework. It has no lock: its own file is all that is pinned.
-
-    A version of a framework of the workflow's own environment gets an environment of its own, with the same Python.
-    """
+    """Return the recipe of another version of a framework: always an environment of its own, and without a lock."""
     return replace(
         recipe,
         framework=framework,

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 from throughline import disk
@@ -79,17 +78,19 @@ class Costs:
         while self._another(saves):
             self._empty(last)
             saves.append(self._timed(lambda: self.checkpoints.save(last)))
-        result = Checkpointed(
+        equal = [self._load(aside, before), self._load(last, after)]
+        return Checkpointed(
             bytes=sum(path.stat().st_size for path in _files(last)),
             file_system=disk.file_system(self.folder),
+            equal=all(equal),
             save_s=saves,
             async_blocked_s=blocked,
             async_written_s=written,
             async_lost_s=lost,
+            load_cold_s=self.cold,
+            load_warm_s=self.warm,
             digest=after,
         )
-        equal = [self._load(aside, before), self._load(last, after)]
-        return replace(result, load_cold_s=self.cold, load_warm_s=self.warm, equal=all(equal))
 
     def _another(self, taken: list[float]) -> bool:
         """True if one more save is measured. Rank 0 decides it for all ranks."""

@@ -1,9 +1,8 @@
 """A convergence check in a rank: train, evaluate held-out data every `evaluate_every` steps, and resume after a kill.
 
-It uses the same step as the measured loop (measurement.py), and it times nothing. The training is cut into segments of
-`evaluate_every` steps. At the start of each segment, we seed the dropout with the step number. So a training that
-resumes between two segments computes exactly the same as one without an interruption. Standard library and numpy
-only.
+It uses the same step as the measured loop (measurement.py), and it times nothing. At the start of each segment of
+`evaluate_every` steps, we seed the dropout with the step number. So a training that resumes between two segments
+computes exactly the same as one without an interruption. Standard library and numpy only.
 """
 
 import math
@@ -26,11 +25,10 @@ def train(run: Run, order: Training) -> Trained:
     if "convergence" not in frameworks.features(run.spec.framework, run.spec.model):
         raise Unsupported(f"{run.spec.framework} has no checkpoints that are safe to load")
     if run.options.tensor_parallel > 1 or run.options.sharding != "none":
-        whole = "a convergence check looks at whole replicas, with all states of the optimizer"
-        raise Unsupported(f"{whole}: train it without options.tensor_parallel and options.sharding")
-    if split := [
-        name for name, value in workloads.whole(run.spec.model).items() if getattr(run.spec.parameters, name) != value
-    ]:
+        looks = "a convergence check looks at whole replicas, with all states of the optimizer"
+        raise Unsupported(f"{looks}: train it without options.tensor_parallel and options.sharding")
+    whole = workloads.whole(run.spec.model).items()
+    if split := [name for name, value in whole if getattr(run.spec.parameters, name) != value]:
         raise Unsupported(f"a convergence check looks at whole models, and {', '.join(split)} splits this one")
     checkpoints = Checkpoints(Path(order.folder), order.identity, heart)
     done = 0
@@ -80,10 +78,7 @@ def _held_out(run: Run, samples: int) -> Iterator[Any]:
 
 
 def _looked(run: Run, held_out: list[Any]) -> dict[str, float | None]:
-    """Return the workload's figures of the held-out samples, from sums over all batches.
-
-    Each batch counts as progress for the watchdog.
-    """
+    """Return the workload's figures of the held-out samples, from sums over all batches."""
     sums: dict[str, float] = {}
     run.heart.phase("evaluation", len(held_out))
     for number, batch in enumerate(held_out, 1):

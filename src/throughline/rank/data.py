@@ -1,8 +1,8 @@
 """Training data for one rank: the manifest, its shards, and batches that are ready before a step needs them.
 
 The data package knows the format of its shards (`throughline.<room>.reading`). Here, one thread reads one shard ahead,
-and another thread gathers batches into a short queue, while the training thread runs. Each replica of the model reads
-its own rows. Ranks that share a replica read the same rows. Standard library and numpy only.
+and another one gathers batches into a short queue. Each replica of the model reads its own rows; ranks that share a
+replica read the same. Standard library and numpy only.
 """
 
 import importlib
@@ -117,10 +117,7 @@ class Manifest:
         return self.path.parent / str(shard["file"])
 
     def used(self, seed: int, replicas: int, count: int, size: int) -> list[dict[str, Any]]:
-        """Return the shards that any replica reads for `count` batches of `size` rows.
-
-        They include the shards for the batches that are prepared ahead, and one more shard, which is read ahead.
-        """
+        """Return the shards that any replica reads for `count` batches of `size` rows, with what is read ahead."""
         needed = (count + AHEAD + 1) * size  # a full queue, and one batch that waits for a place in it
         used: set[int] = set()
         for replica in range(replicas):
@@ -189,10 +186,7 @@ def _shuffled(count: int, *key: int) -> Any:
 
 
 def batches(manifest: Manifest, seed: int, replica: int, replicas: int, size: int) -> Iterator[Arrays]:
-    """Yield batches of `size` rows for this replica without end.
-
-    Rows are shuffled within a shard. The next shard is read while the current one is used.
-    """
+    """Yield batches of `size` rows for this replica without end. Rows are shuffled within a shard."""
     import numpy as np
 
     whole = len(manifest.shards) >= replicas

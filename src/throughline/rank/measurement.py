@@ -72,11 +72,8 @@ class Looks:
 
 
 def warmup_steps(requested: int, timed: int, max_total_seconds: float, looks: Looks) -> int:
-    """Return the number of warm-up steps, those of `looks` included.
-
-    It is the requested number if all steps fit into `max_total_seconds`. Otherwise it is what fits into a third of that
-    time.
-    """
+    """Return the number of warm-up steps, those of `looks` included: the requested number if all steps fit into
+    `max_total_seconds`, otherwise what fits into a third of that time."""
     if looks.fit(requested, timed, max_total_seconds):
         return max(looks.made, requested)
     more = int(max(0.0, max_total_seconds * MARGIN * WARMUP_SHARE - looks.elapsed_s) / looks.step_s)
@@ -84,10 +81,7 @@ def warmup_steps(requested: int, timed: int, max_total_seconds: float, looks: Lo
 
 
 def timed_steps(requested: int, max_total_seconds: float, elapsed_s: float, step_s: float) -> int:
-    """Return how many timed steps fit into the time that the warm-up left of `max_total_seconds`.
-
-    It is at least LEAST_TIMED, and at most `requested`.
-    """
+    """Return how many timed steps fit into what the warm-up left of `max_total_seconds`: LEAST_TIMED to `requested`."""
     fit = int(max(0.0, max_total_seconds * MARGIN - elapsed_s) / step_s)
     return min(requested, max(LEAST_TIMED, fit))
 
@@ -181,11 +175,8 @@ class Measurement:
                 return timed
 
     def _loop(self) -> Loop:
-        """The measured loop: count and time the steps, and end when the window has enough of them.
-
-        It is a generator, because in some frameworks the framework makes the steps itself. After each step, the loop
-        receives the step's loss.
-        """
+        """The measured loop. It is a generator, because some frameworks make the steps themselves. After each step, the
+        loop receives the step's loss."""
         framework, heart = self.framework, self.heart
         losses, warmup, timed = yield from self._warm_up()
 
@@ -315,10 +306,7 @@ class Measurement:
         return losses, warmup, framework.broadcast(wanted)
 
     def _counted(self, warmup: int, timed: int) -> dict[str, float]:
-        """Return the workload's figures from the counts of the window's rows.
-
-        The thread that prepares batches has counted them.
-        """
+        """Return the workload's figures from the counts of the window's rows."""
         run = self.run
         if not run.counts:
             return {}

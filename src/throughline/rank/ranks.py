@@ -41,8 +41,7 @@ def folder_file(work: Path, agent: int) -> Path:
 def folder(work: Path, agent: int) -> Path:
     """Return the folder for this rank's heartbeat: its agent's folder, or the run's folder if it cannot be found.
 
-    An agent names its folder in a variable. If a starter starts the ranks, it does so in a file, because the variables
-    of a starter are those of the first node.
+    An agent names its folder in a variable and, because a starter has the variables of the first node, in a file.
     """
     named = os.environ.get(NODE_FOLDER)
     if not named:

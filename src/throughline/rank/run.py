@@ -107,10 +107,7 @@ class Run:
         return Loader(self.decoded(source, workers), self._prepared, ahead or self.manifest.ahead(count))
 
     def decoded(self, rows: Iterator[Any], workers: int | None = None) -> Iterator[Any]:
-        """Return the batches that the workload takes, from batches of rows.
-
-        Rows that need decoding are decoded by processes in the workflow's environment, or by DALI in this process.
-        """
+        """Return the batches that the workload takes. Other processes, or DALI in this one, decode what needs it."""
         assert self.manifest
         reader, size, workers = self.manifest.reader, self.size.batch_per_replica, workers or self.spec.decoders
         if self.options.image_decoder == "dali" and isinstance(reader, Decoder):
@@ -144,10 +141,7 @@ class Run:
         return [self.framework.deliver(self.loader.next()) for _ in range(count)]
 
     def step(self) -> Any:
-        """Make one optimizer step and return its loss as a value on the device.
-
-        For a workload without training, make one call and return None.
-        """
+        """Make one optimizer step and return its loss on the device; or one call, which has none."""
         self.steps_made += 1
         if self.rates:
             self.framework.set_rate(self.rates(self.steps_made))
