@@ -62,7 +62,7 @@ def _names(commands: Sequence[Sequence[str]]) -> list[str]:
     """Return a name for each command: that of its script or program, with the words that only some of them have.
 
     `train.py --batch 8` and `train.py --batch 16` are `train-batch-8` and `train-batch-16`. If names would be longer
-    than LONGEST, or equal, they are numbered. No framework of ours has such a name.
+    than LONGEST, or equal, they are numbered.
     """
     scripts = [next((word for word in command if word.endswith((".py", ".sh"))), command[0]) for command in commands]
     bases = [_slug(Path(script).stem) for script in scripts]
@@ -141,20 +141,13 @@ class Bench:
         return [f"{name}: {command}" for name, command in shown.items()] if len(shown) > 1 else []
 
     def _remove_outdated(self, folder: Path, summary: Path, dry_run: bool) -> None:
-        """Remove all earlier runs if the code of a program has changed since, so that all are measured side by side.
-
-        Their figures are printed first.
-        """
-        code = {
-            name: program_software.code(Path.cwd(), [], words.split(program["command"]))
-            for name, program in self.programs.items()
-        }
+        """Print and remove earlier runs if the code of a program has changed since: all are measured side by side."""
+        commands = {name: words.split(program["command"]) for name, program in self.programs.items()}
+        code = {name: program_software.code(Path.cwd(), [], command) for name, command in commands.items()}
         runs = {path: path.parents[1].name for path in folder.glob("bz*/*/*/run*.json")}
-        earlier = [path for path, name in runs.items() if name in code]
-        changed = {
-            runs[path] for path in earlier if read_run(path).environment["framework"] != {runs[path]: code[runs[path]]}
-        }
-        if changed:
+        earlier = {path: name for path, name in runs.items() if name in code}
+        measured = {path: read_run(path).environment["framework"] for path in earlier}
+        if changed := {name for path, name in earlier.items() if measured[path] != {name: code[name]}}:
             what = "would be" if dry_run else "are"
             print(f"The code of {' and '.join(sorted(changed))} has changed: the runs in {folder} {what} made again.")
             for line in outcome(summary) if summary.exists() else ():

@@ -192,10 +192,9 @@ def rule_words(
     """Return the arguments of a rule's command, as Snakemake fills them in: `--tokens {input.tokens:q} ...`.
 
     A required argument has the value of the same name in the rule: a path is an input (`output` and `log`: the rule's
-    outputs and log), a name among `wildcards` is a wildcard, everything else a param. `named` has the arguments whose
-    values are called otherwise, such as `articles="output.articles"`, and the optional arguments that the rule sets.
-    `ready` has values of the rule that are words of a command line already, such as `params.options`; an argument that
-    is among them has None in `named`.
+    outputs and log), a name among `wildcards` is a wildcard, everything else a param. `named` has the optional
+    arguments that the rule sets, and other values, such as `articles="output.articles"`. `ready` has values that are
+    words of a command line already, such as `params.options`; an argument that is among them has None in `named`.
     """
     named = dict(named or {})
     words = []

@@ -1,7 +1,4 @@
-"""How fast a disk writes and reads a file, and how files leave the system's page cache. Standard library only.
-
-A file that was just written is read from memory, which says nothing about the disk.
-"""
+"""How fast a disk writes and reads a file, and how files leave the system's page cache. Standard library only."""
 
 from __future__ import annotations
 
@@ -42,11 +39,7 @@ def rates(folder: Path, size: int, min_seconds: float) -> tuple[float | None, fl
 
 def write_and_read(folder: Path, size: int) -> tuple[float, float | None]:
     """Write a file, sync it, drop it from the page cache and read it. Return the GB/s of both; None for reading if the
-    file stayed there.
-
-    The file has no name, so it goes away however this process ends. It is synced piece by piece, because a single sync
-    of a slow disk may last for minutes.
-    """
+    file stayed there. It is synced piece by piece, because a single sync of a slow disk may last for minutes."""
     with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
         piece = memoryview(bytearray(os.urandom(min(size, MOST))))  # a file system may compress what is no noise
         written, start, seconds = 0, time.monotonic(), 0.0
@@ -77,11 +70,7 @@ def file_system(folder: Path) -> str | None:
 
 
 def drop(paths: Iterable[Path]) -> bool:
-    """Drop files from the page cache of this machine. False if more of them stayed there than COLD says.
-
-    A page that waits to be written cannot be dropped, so the caller has synced the files. A network file system may
-    keep them in the memory of its servers.
-    """
+    """Drop synced files from the page cache of this machine. False if more of them stayed there than COLD says."""
     here = pages = 0
     for path in paths:
         with path.open("rb") as file:

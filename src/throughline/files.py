@@ -30,11 +30,10 @@ class UserError(Exception):
 def command_line(main: Callable[[], int | None], *, single: bool = False) -> NoReturn:
     """Run `main`, print a UserError without its traceback, and exit with the status of `main`.
 
-    The user can also fix a full disk or a folder without write access, so we print these errors as a UserError. The
-    rules keep the output in their logs, so we remove the names of machines from it.
+    Errors of the disk that the user can fix are printed in the same way. Names of machines are removed from the output.
 
-    `single`: the process is short, has one thread and has to start quickly. Its `main` imports what it needs. We limit
-    numpy's linear algebra to one thread, because these processes do none, and switch off garbage collection.
+    `single`: the process is short, has one thread and has to start quickly. Its `main` imports what it needs. Numpy's
+    linear algebra, of which such a process does none, gets one thread, and there is no garbage collection.
     """
     if single:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -112,10 +111,7 @@ def write_text(path: str | os.PathLike[str], text: str, mode: int = 0o666) -> No
 
 
 def write_json(path: str | os.PathLike[str], value: Any, mode: int = 0o666) -> None:
-    """Write `value` as indented JSON, either completely or not at all. Raise ValueError for NaN and infinity.
-
-    mode: see `atomic`.
-    """
+    """Write `value` as indented JSON, wholly or not at all. Raise ValueError for NaN and infinity. mode: `atomic`."""
     write_text(path, json_text(value), mode)
 
 
@@ -176,10 +172,7 @@ def now() -> str:
 
 
 NODES = "THROUGHLINE_NODES"
-"""The environment variable with the names of a run's nodes, in the order of their ranks.
-
-Logs and records call these nodes node0, node1, ...
-"""
+"""The variable with the names of a run's nodes, in the order of their ranks. Logs and records call them node0, ..."""
 
 # The patterns are strings: `re` compiles and caches each one at the first print, and most processes never print.
 _ADDRESS = r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?!\.?\w)|(?<![\w.:])[0-9a-fA-F]*(?::[0-9a-fA-F]*){2,7}(?![\w:]*\w)"
@@ -202,10 +195,7 @@ def from_here(path: Path) -> str:
 
 
 def started_with(files: Iterable[str | Path], config: Mapping[str, Any], snakefile: str | None = None) -> str:
-    """Return the words of a Snakemake command that name its Snakefile and its configuration.
-
-    The words are "" for the Snakefile and the config.yaml of the working directory.
-    """
+    """Return the words of a Snakemake command that name its Snakefile and its configuration; "" for the usual ones."""
     names = [os.path.relpath(path) for path in files]
     values = [f"{key}={json.dumps(_unnamed({key: value})[key])}" for key, value in config.items()]
     words = ["--snakefile", snakefile] if snakefile else []
@@ -231,12 +221,10 @@ def snakemake(*words: str) -> str:
 
 
 def scrub(text: str) -> str:
-    """Return `text` with everything masked that identifies this machine or its user.
+    """Return `text` with names of nodes, addresses, the user's name, home folders and tokens masked.
 
-    Masked are names of nodes, addresses, the user's name, home folders and tokens. The nodes in the variable
-    THROUGHLINE_NODES become node0, node1, ... in their order; an entry of this variable may be `user@host`. If the
-    variable is not set, this machine becomes node0. Names of one or two characters are masked only if they have a
-    letter and a digit. Paths below the working directory become relative to it.
+    The nodes in the variable THROUGHLINE_NODES (`host` or `user@host`) become node0, node1, ... in their order. Without
+    this variable, this machine becomes node0. Paths below the working directory become relative to it.
     """
     for pattern, alias in _names():
         text = re.sub(pattern, alias, text)
@@ -257,10 +245,7 @@ def scrubbed(value: Any, but: frozenset[str] = frozenset()) -> Any:
 
 
 def _names() -> list[tuple[str, str]]:
-    """Return (pattern, alias) for every name that this process knows of its machine and user.
-
-    Longer names come before shorter names of the same kind, which may be parts of them.
-    """
+    """Return (pattern, alias) for every name that this process knows of its machine and user, longer names first."""
     folder = os.getcwd()
     homes, users = _owner()
     secrets = {value for name, value in os.environ.items() if len(value) >= 8 and re.fullmatch(_SECRET_VARIABLE, name)}

@@ -185,11 +185,8 @@ def _centred(peers: Peers[Part]) -> dict[Part, list[float]]:
 
 
 def _noise(several: Sequence[Sequence[float]]) -> float:
-    """Return the variance of a part's median that comes from the noise of its repeats, as the parts have on average.
-    several: the values of the parts that have more than one.
-
-    The variance of a median is at most pi / 2 times that of a mean, if the noise is normal.
-    """
+    """Return the variance of a part's median from the noise of its repeats: at most pi / 2 times that of a mean, if the
+    noise is normal. several: the values of the parts that have more than one."""
     if not several:
         return 0.0
     total = sum((value - sum(values) / len(values)) ** 2 for values in several for value in values)

@@ -54,8 +54,7 @@ def age_s() -> float:
 class Child:
     """A process in its own session. We pass each line of its output to `hear`.
 
-    Its input is a lifeline: the program must end when its input ends. The input also ends with this process, however
-    this process ends.
+    Its input is a lifeline: the program must end when its input ends, and the input ends with this process.
     """
 
     def __init__(self, command: list[str], environment: dict[str, str], hear: Callable[[str], None]) -> None:

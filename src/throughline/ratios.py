@@ -34,9 +34,7 @@ POWER = 0.9
 @dataclass(frozen=True)
 class Noise:
     """A variance of log ratios between two measurements of one configuration, beyond that of their repeats.
-
-    `degrees` is the number of A/A differences that it comes from.
-    """
+    degrees: how many A/A differences it comes from."""
 
     variance: float
     degrees: int
@@ -63,10 +61,7 @@ class Tested:
         return math.log(self.ratio)
 
     def corrected(self, tests: int) -> tuple[float, float]:
-        """Return the interval at the level 1 - SURE / tests (Bonferroni).
-
-        All intervals of so many tests hold their true ratios together with a probability of 95 %.
-        """
+        """Return the interval at the level 1 - SURE / tests (Bonferroni): all of them hold together with 95 %."""
         from scipy import special
 
         reach = self.error and self.error * float(special.stdtrit(self.degrees, 1 - SURE / (2 * tests)))

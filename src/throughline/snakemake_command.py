@@ -37,11 +37,9 @@ class SnakemakeCommand:
 
         begins: if the command ends well, only its output from these words on is printed.
         """
-        output = subprocess.PIPE if begins else None
-        done = subprocess.run(
-            self._in_this_python(), cwd=self.folder, check=False, text=True, stdout=output,
-            stderr=output and subprocess.STDOUT,
-        )  # fmt: skip
+        out, err = (subprocess.PIPE, subprocess.STDOUT) if begins else (None, None)
+        words = self._in_this_python()
+        done = subprocess.run(words, cwd=self.folder, check=False, text=True, stdout=out, stderr=err)
         if begins:
             _, found, rest = done.stdout.partition(begins)
             print(found + rest if found and not done.returncode else done.stdout, end="")
@@ -81,8 +79,7 @@ def command(words: Sequence[str], preset: str | None = None) -> SnakemakeCommand
 def _place(words: Sequence[str]) -> tuple[Path, list[str]]:
     """Return the folder to work in, and the words that name the Snakefile; none if Snakemake finds it itself.
 
-    In the clone and below it we work in the clone. Elsewhere we work in the present folder, with its own Snakefile or
-    that of the clone.
+    In the clone and below it this is the clone. Elsewhere it is the present folder, with its Snakefile or the clone's.
     """
     here, options = Path.cwd(), {word.partition("=")[0] for word in words}
     if options & {"--snakefile", "-s"} or any((here / name).is_file() for name in SNAKEFILES):

@@ -17,7 +17,6 @@ ROOT = Path(__file__).parent
 IMPORT = re.compile(
     r"^[ \t]*from (throughline[\w.]*) import (\([^)]*\)|[^\n#]*)|^[ \t]*import (throughline[\w.]*)", re.M
 )
-
 EVERY = re.compile(r"^[^#\n]*\bevery_module\(__name__\)", re.M)
 
 
@@ -33,10 +32,7 @@ def every_module(package: str) -> list[ModuleType]:
 
 @cache
 def module(name: str) -> Path | None:
-    """Return the file of a module such as `throughline.rank.worker`; a package's file is its `__init__.py`.
-
-    Return None if `name` is not one of our modules.
-    """
+    """Return the file of a module such as `throughline.rank.worker`, or of a package; None if it is not one of ours."""
     path = ROOT.joinpath(*name.split(".")[1:])
     return next((file for file in (path / "__init__.py", path.with_suffix(".py")) if file.is_file()), None)
 

@@ -34,10 +34,9 @@ def spread(values: Sequence[float]) -> float | None:
 
 
 def median_absolute_deviation(values: Sequence[float]) -> float | None:
-    """Return the median distance from the median, in samples/s, not scaled; None for fewer than two values.
+    """Return the median distance from the median, in samples/s; None for fewer than two values.
 
-    A single outlier hardly changes it. Multiplied by 1.4826, it estimates the standard deviation of normally
-    distributed values (Rousseeuw and Croux 1993). We do not apply this factor here.
+    Multiplied by 1.4826, it would estimate the standard deviation of normal values (Rousseeuw and Croux 1993).
     """
     middle = median(values)
     return median([abs(value - middle) for value in values]) if len(values) >= 2 and middle is not None else None
@@ -59,44 +58,34 @@ def range_coverage(n: int) -> float | None:
 
 
 def speedup(median_speed: float | None, baseline: float | None) -> float | None:
-    """Return the median throughput divided by the baseline: the same framework's median on one device (1n1g).
-
-    DLPerf defines it so. Return None if one of the two is missing: a series without a baseline has no speedup.
-    """
+    """Return the median throughput divided by the baseline, as DLPerf defines it; None if one of the two is missing."""
     return median_speed / baseline if median_speed is not None and baseline else None
 
 
 def efficiency(speedup_value: float | None, ideal: float) -> float | None:
-    """Return the speedup divided by the ideal speedup. 1.0 is linear scaling, weak or strong.
-
-    `ideal` is the number of devices divided by the number of devices of the baseline.
-    """
+    """Return the speedup divided by the ideal one: the number of devices over that of the baseline. 1.0 is linear."""
     return None if speedup_value is None else speedup_value / ideal
 
 
 def speedup_range(values: Sequence[float], baseline: Sequence[float]) -> Range | None:
     """Return the lowest and the highest possible speedup if both true medians are in the ranges of their repeats.
 
-    That is lowest / highest baseline and highest / lowest baseline. The probability that this range contains the true
-    speedup is at least the product of both ranges' coverages, because the repeats of both are independent. Return None
-    if one of the two has fewer than two values: one repeat has no range.
+    That is lowest / highest baseline and highest / lowest baseline; None with fewer than two values on a side.
     """
     enough = min(len(values), len(baseline)) >= 2
     return (min(values) / max(baseline), max(values) / min(baseline)) if enough else None
 
 
 def speedup_coverage(n: int, n_baseline: int) -> float | None:
-    """Return a lower bound of the probability that `speedup_range` contains the true speedup."""
+    """Return a lower bound of the probability that `speedup_range` contains the true speedup: the repeats of both sides
+    are independent, so it is the product of their ranges' coverages."""
     coverage, coverage_baseline = range_coverage(n), range_coverage(n_baseline)
     return coverage * coverage_baseline if coverage and coverage_baseline else None
 
 
 def excess_of_first(values: Sequence[float]) -> float | None:
-    """Return how much slower the first repeat is than the median of the others, as a fraction of this median.
-
-    It is negative if the first repeat is faster, and None for fewer than three values. If the first repeat alone
-    differs from the others, the likely cause is cold caches and not noise.
-    """
+    """Return how much slower the first repeat is than the median of the others, as a fraction of this median; None for
+    fewer than three values. If the first repeat alone differs, the likely cause is cold caches and not noise."""
     others = median(values[1:])
     return 1 - values[0] / others if len(values) >= 3 and others else None
 
@@ -139,11 +128,8 @@ def holm(p_values: Sequence[float], among: int | None = None) -> list[float]:
 
 
 def drift(step_seconds: Sequence[float]) -> tuple[float, float] | None:
-    """Return how much slower the last third of the steps is than the first third, and the p-value of their rank test.
-
-    The first value compares the medians and is a fraction of the first third's median. Return None for fewer than
-    `LEAST_STEPS` steps.
-    """
+    """Return how much slower the last third of the steps is than the first third (a fraction of the first median), and
+    the p-value of their rank test; None for fewer than `LEAST_STEPS` steps."""
     if len(step_seconds) < LEAST_STEPS:
         return None
     third = len(step_seconds) // 3

@@ -22,7 +22,7 @@ Kind = TypeVar("Kind", bound=Entry)
 def read_run(path: str | Path) -> RunRecord:
     """Return the record in a file. Raise UserError if it is no record, or if the record belongs at another path."""
     record = read(RunRecord, path)
-    if not str(Path(path).as_posix()).endswith(record.spec.record.removeprefix("results/")):
+    if not str(path).endswith(record.spec.record.removeprefix("results/")):
         raise UserError(
             f"{path} holds the record of another run",
             why=f"its specification belongs at {record.spec.record}",
@@ -60,10 +60,9 @@ def write(kind: type[Entry], content: dict[str, Any], path: Path) -> None:
 def leave_newer(paths: Iterable[str | Path]) -> None:
     """Raise UserError if a newer version has made one of these files, because this version must not replace it."""
     for path in filter(os.path.isfile, paths):
-        try:
+        value = None
+        with suppress(UserError):  # a damaged file is made again
             value = read_json(path)
-        except UserError:  # a damaged file is made again
-            continue
         _leave_newer(value, path)
 
 
