@@ -8,7 +8,6 @@ invalid). Without any value, every figure is None, never 0 and never a default.
 
 import statistics
 from collections.abc import Sequence
-from functools import cache
 
 Range = tuple[float, float]
 """(lowest, highest)."""
@@ -90,28 +89,6 @@ def excess_of_first(values: Sequence[float]) -> float | None:
     return 1 - values[0] / others if len(values) >= 3 and others else None
 
 
-def rank_test(before: Sequence[float], after: Sequence[float]) -> float | None:
-    """Return the two-sided p-value of the Mann-Whitney U test: do two sets of repeats come from one distribution?
-
-    The p-value is exact without ties and asymptotic with ties (scipy's `auto`). We do not use the signed-rank test: for
-    five pairs its smallest p-value is 6.25 %, while the smallest one of this test for 5 against 5 values is 0.8 %.
-    Return None for fewer than three values on a side: then no p-value below 10 % is possible.
-    """
-    if min(len(before), len(after)) < 3:
-        return None
-    ranks = {value: rank for rank, value in enumerate(sorted({*before, *after}))}
-    return _mann_whitney(
-        tuple(sorted(ranks[value] for value in before)), tuple(sorted(ranks[value] for value in after))
-    )
-
-
-@cache  # p follows from the ranks alone, and the repeats of most pairs do not overlap: they all have the same ranks
-def _mann_whitney(before: tuple[int, ...], after: tuple[int, ...]) -> float:
-    from scipy.stats import mannwhitneyu
-
-    return float(mannwhitneyu(before, after, alternative="two-sided").pvalue)
-
-
 def holm(p_values: Sequence[float], among: int | None = None) -> list[float]:
     """Return the p-values of several tests, adjusted with the Holm-Bonferroni method (Holm 1979).
 
@@ -129,13 +106,15 @@ def holm(p_values: Sequence[float], among: int | None = None) -> list[float]:
 
 def drift(step_seconds: Sequence[float]) -> tuple[float, float] | None:
     """Return how much slower the last third of the steps is than the first third (a fraction of the first median), and
-    the p-value of their rank test; None for fewer than `LEAST_STEPS` steps."""
+    the two-sided p of their Mann-Whitney U test; None for fewer than `LEAST_STEPS` steps."""
     if len(step_seconds) < LEAST_STEPS:
         return None
+    from scipy.stats import mannwhitneyu
+
     third = len(step_seconds) // 3
     first, last = step_seconds[:third], step_seconds[-third:]
-    early, late, p = median(first), median(last), rank_test(first, last)
-    return (late / early - 1, p) if early and late and p is not None else None
+    early, late, p = median(first), median(last), float(mannwhitneyu(first, last, alternative="two-sided").pvalue)
+    return (late / early - 1, p) if early and late else None
 
 
 def dip_test(step_seconds: Sequence[float]) -> tuple[float, float] | None:

@@ -61,9 +61,6 @@ def test_a_misprint_is_found() -> None:
         (statistics.holm, ([0.5, 0.9],), [1.0, 1.0]),
         (statistics.holm, ([0.01, 0.04, 0.03],), [0.03, 0.06, 0.06]),
         (statistics.holm, ([0.01, 0.001], 28), [0.27, 0.028]),  # chosen from 28 by their values
-        (statistics.rank_test, ([1.0, 1.1, 1.2, 1.3, 1.4], [2.0, 2.1, 2.2, 2.3, 2.4]), 2 / 252),
-        (statistics.rank_test, ([1.0, 1.1, 1.2, 1.3, 1.4],) * 2, 1.0),
-        (statistics.rank_test, ([1.0, 1.1, 1.2], [1.0, 2.0]), None),
     ],
 )
 def test_figures(figure: Callable[..., object], arguments: tuple[object, ...], expected: object) -> None:
