@@ -24,6 +24,7 @@ from throughline.files import UserError
 from throughline.gpus import visible_devices
 from throughline.installation import horovod
 from throughline.installation.recipe import READY, Build, Recipe, package, read
+from throughline.processes import output
 
 WANTED = "THROUGHLINE_GPU"
 """The variable with the user's choice. Without it, the file `gpu` in the environment has what `make GPU=...` wrote."""
@@ -61,7 +62,7 @@ def facts() -> Facts:
 
 def nvidia_smi() -> Facts:
     """Ask NVIDIA's program for the GPUs of this machine. Raise RuntimeError with what it says if it fails."""
-    fields, output = ["name", "driver_version", "memory.total", "compute_cap", "mig.mode.current"], ""
+    fields, said = ["name", "driver_version", "memory.total", "compute_cap", "mig.mode.current"], ""
     for asked in (fields, fields[:4], fields[:3]):  # old drivers do not know the last fields
         command = ["nvidia-smi", f"--query-gpu={','.join(asked)}", "--format=csv,noheader"]
         try:
@@ -73,8 +74,8 @@ def nvidia_smi() -> Facts:
         rows = [line.split(", ") for line in done.stdout.splitlines() if line.count(", ") == len(asked) - 1]
         if done.returncode == 0 and rows:
             return Facts(tuple(_card(dict(zip(asked, row, strict=True))) for row in rows), rows[0][1])
-        output = output or " ".join(done.stdout.split())
-    raise RuntimeError(output or "it names no GPU")
+        said = said or " ".join(done.stdout.split())
+    raise RuntimeError(said or "it names no GPU")
 
 
 def _card(answers: Mapping[str, str]) -> Card:
@@ -246,9 +247,8 @@ def interpreter(version: str) -> str | None:
     uv = shutil.which("uv", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
     if uv is None:
         return shutil.which(f"python{version}")
-    command = [uv, "python", "find", "--quiet", "--no-project", "--no-python-downloads", version]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or None
+    words = ("python", "find", "--quiet", "--no-project", "--no-python-downloads", version)
+    return (output(uv, *words) or "").strip() or None
 
 
 def cuda_of(recipe: Recipe) -> str | None:

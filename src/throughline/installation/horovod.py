@@ -8,8 +8,9 @@ looks for `libcudart.so` in `lib64`.
 import os
 import re
 import shutil
-import subprocess
 from pathlib import Path
+
+from throughline.processes import output
 
 
 def builds_mpi() -> bool:
@@ -26,8 +27,7 @@ def nvcc_version() -> str | None:
     compiler = _nvcc()
     if compiler is None:
         return None
-    output = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False).stdout
-    version = re.search(r"release (\d+\.\d+)", output)
+    version = re.search(r"release (\d+\.\d+)", output(compiler, "--version") or "")
     return version[1] if version else None
 
 

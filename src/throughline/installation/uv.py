@@ -8,9 +8,10 @@ import ast
 import functools
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
+
+from throughline.processes import output
 
 FROM_PIP = {
     "index-url": "UV_DEFAULT_INDEX",
@@ -57,11 +58,8 @@ def variables(target: Path) -> dict[str, str]:
 @functools.cache
 def _pip() -> dict[str, str]:
     """Return the settings of `pip install` from its files and variables. Variables take precedence."""
-    listed = subprocess.run(
-        [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=False
-    ).stdout
     sections: dict[str, dict[str, str]] = {}
-    for line in listed.splitlines():
+    for line in (output(sys.executable, "-m", "pip", "config", "list") or "").splitlines():
         key, _, value = line.partition("=")
         section, _, option = key.rpartition(".")
         sections.setdefault(section, {})[option.removeprefix("default-")] = str(ast.literal_eval(value))
