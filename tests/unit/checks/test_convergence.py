@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -119,16 +118,13 @@ def test_a_second_phase_begins_with_the_check_of_its_framework_and_precision() -
     config = load([], {"benchmarks": {"one": BLOCK, "two": second}})
     checks = convergence_check.requests(config, runs.expand(config))
     targets = Targets(config, [], {}, {}, checks)
-    begins = {path: targets.begin(**wildcards_of(path)) for path in checks}
+    names = ("benchmark", "batch", "precision", "framework", "topology")
+    wildcards = {path: {name: str(getattr(spec, name)) for name in names} for path, spec in checks.items()}
+    begins = {path: targets.begin(**wildcards[path]) for path in checks}
     assert {path: begin for path, begin in begins.items() if begin} == {
         f"results/two/convergence_{cell}_torch_2n2g.json": [f"results/one/convergence_{cell}_torch_2n2g/curve.json"]
         for cell in ("bz16_bf16", "bz8_fp32")
     }
-
-
-def wildcards_of(place: str) -> dict[str, str]:
-    match = re.fullmatch(r"results/(\w+)/convergence_bz(\d+)_(\w+?)_([a-z-]+)_(\w+)\.json", place)
-    return dict(zip(("benchmark", "batch", "precision", "framework", "topology"), match.groups(), strict=True))
 
 
 def test_pass_and_fail(tmp_path: Path) -> None:

@@ -188,9 +188,8 @@ def test_a_window_that_may_mislead_has_a_warning(
 def test_windows_of_checks_and_of_microbenchmarks_have_no_warning() -> None:
     assert assembled(every_loss=True, window=Window(0.0, 0.4)).warnings == []
     values = spec().values() | {"model": "matmul", "batch": 1}
-    product = read_spec(
-        json.dumps({key: values[key] for key in values if key not in ("sequence_length", "predictions")})
-    )
+    del values["sequence_length"], values["predictions"]
+    product = read_spec(json.dumps(values))
     short = {0: report(window=Window(0.0, 4.0))}
     assert not any("30 s on a GPU" in text for text in outcome.assemble(product, short, 1, settles=True).warnings)
 

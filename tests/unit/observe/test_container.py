@@ -11,6 +11,7 @@ from throughline.observe import container
 
 FILES = {
     "apptainer": (".singularity.d/labels.json", json.dumps({container.SOURCE: "nvcr.io/nvidia/pytorch:20.06-py3"})),
+    "apptainer without labels": (".singularity.d/labels.json", "[]"),
     "podman": ("run/.containerenv", 'engine="podman-5.4.0"\nimage="docker.io/library/debian:12"\n'),
     "empty podman": ("run/.containerenv", ""),
     "docker": (".dockerenv", ""),
@@ -26,6 +27,7 @@ PYXIS = "SLURM_SPANK__SLURM_SPANK_OPTION_pyxis_container_image"
         ("", {"APPTAINER_CONTAINER": "/data/images/torch.sif"}, "apptainer: torch.sif"),
         ("apptainer", {"SINGULARITY_CONTAINER": "/data/torch.sif"},
          "apptainer: torch.sif, from nvcr.io/nvidia/pytorch:20.06-py3"),
+        ("apptainer without labels", {}, "apptainer: its image is not told (THROUGHLINE_IMAGE can tell)"),
         ("docker", {PYXIS: "nvcr.io#nvidia/pytorch:20.06-py3"}, "pyxis: nvcr.io#nvidia/pytorch:20.06-py3"),
         ("", {PYXIS: "/data/torch.sqsh"}, "pyxis: torch.sqsh"),
         ("podman", {}, "podman: docker.io/library/debian:12"),
@@ -41,9 +43,3 @@ def test_each_engine_tells_its_image(files: str, variables: dict[str, str], said
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     assert container.image(variables, tmp_path) == said
-
-
-def test_labels_that_are_no_json_name_nothing(tmp_path: Path) -> None:
-    (tmp_path / ".singularity.d").mkdir()
-    (tmp_path / ".singularity.d/labels.json").write_text("[]")
-    assert container.image({}, tmp_path) == "apptainer: its image is not told (THROUGHLINE_IMAGE can tell)"

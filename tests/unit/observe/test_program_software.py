@@ -51,9 +51,7 @@ def test_with_git_the_commit_and_what_it_lacks_count(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("python", "has_packages"), [(None, False), (sys.executable, True), ("/no/python", False)])
 def test_the_packages_of_a_python(tmp_path: Path, python: str | None, has_packages: bool) -> None:
-    plan = ProgramPlan(
-        folder=str(tmp_path), files=[], python=python, silent_for=600.0, timeout=None, min_window_seconds=0.0
-    )
+    plan = ProgramPlan(str(tmp_path), [], python, silent_for=600.0, timeout=None, min_window_seconds=0.0)
     found = program_software.of(training_fixtures.program_spec({}), plan)
     assert ("numpy" in found.packages) == has_packages
     assert list(found.versions) == ["own"] and str(tmp_path) not in str(found)

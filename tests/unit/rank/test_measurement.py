@@ -27,10 +27,8 @@ def counts(
     given: dict[str, Any] = {"compiled": False, "trains": True, "job": None, "weights": None} | changes
     plan = SimpleNamespace(kind=kind, weights=given["weights"])
     options = SimpleNamespace(compile=given["compiled"])
-    run: Any = SimpleNamespace(
-        framework=framework, heart=heart, steps=steps, plan=plan, options=options, trains=given["trains"],
-        job=given["job"],
-    )  # fmt: skip
+    asked = {"steps": steps, "plan": plan, "options": options, "trains": given["trains"], "job": given["job"]}
+    run: Any = SimpleNamespace(framework=framework, heart=heart, **asked)
     warm_up = measurement.Measurement(run)._warm_up()
     next(warm_up)
     number = 0

@@ -13,9 +13,8 @@ from throughline.messages import Update
 from throughline.rank.updates import UNKNOWN, Expected
 
 DRAW = np.random.default_rng(3)
-WEIGHTS = {name: DRAW.normal(size=(4, 3)).astype(np.float32) for name in ("query", "key")} | {
-    "bias": np.zeros(4, np.float32)
-}
+WEIGHTS = {name: DRAW.normal(size=(4, 3)).astype(np.float32) for name in ("query", "key")}
+WEIGHTS["bias"] = np.zeros(4, np.float32)
 UPDATES = {name: DRAW.normal(size=array.shape).astype(np.float32) for name, array in WEIGHTS.items()}
 
 
