@@ -189,9 +189,9 @@ def _measured(spec: RunSpec, ranks: Sequence[Measured], per_node: int, every_los
             peak_memory_bytes=rank.memory.reserved_bytes,
             cpu_seconds=rank.cpu_seconds,
             loader_stall_s=rank.loader_stall_s,
-            loss=_finite(rank.loss) if every_loss and rank.loss is not None else None,
+            loss=finite(rank.loss) if every_loss and rank.loss is not None else None,
             matmul_flops_per_s=rank.matmul_flops_per_s,
-            figures=_finite(figure["value"] for figure in rank.figures) if each_has_figures else None,
+            figures=finite(figure["value"] for figure in rank.figures) if each_has_figures else None,
         )
         for number, rank in enumerate(ranks)
     ]
@@ -206,9 +206,9 @@ def _measured(spec: RunSpec, ranks: Sequence[Measured], per_node: int, every_los
         steps_timed=first.steps_timed,
         warmup_steps=first.warmup_steps,
         step_seconds=first.step_seconds if spec.job else _slowest(ranks),  # a job's own figures are those of rank 0
-        figures=[figure | {"value": _finite([figure["value"]])[0]} for figure in first.figures]
+        figures=[figure | {"value": finite([figure["value"]])[0]} for figure in first.figures]
         + (_read_alone(spec, ranks) or step_percentiles(spec, ranks) + _counted_figures(spec, ranks)),
-        loss=_finite(first.loss) if first.loss is not None else None,
+        loss=finite(first.loss) if first.loss is not None else None,
         scaler_skipped_steps=max(rank.scaler_skipped_steps for rank in ranks),
         ranks=entries,
         peak_memory_bytes=max(peaks, default=None),
@@ -301,7 +301,8 @@ def _entry(figure: workloads.Figure, value: float | None, at: str | None = None)
     return {"name": figure.name, "unit": figure.unit, "better": figure.better, "at": at, "value": value}
 
 
-def _finite(values: Iterable[float | None]) -> list[float | None]:
+def finite(values: Iterable[float | None]) -> list[float | None]:
+    """Return the values, with None for those that JSON cannot express."""
     return [value if value is not None and math.isfinite(value) else None for value in values]
 
 

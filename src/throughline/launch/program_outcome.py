@@ -41,20 +41,18 @@ def assemble(spec: RunSpec, reports: Mapping[int, RankReport], settles: bool) ->
     measured, run = reports[0].measured, reports[0].program
     assert measured and run
     points = timing.points_of(run.points)
-    found = timing.recorded_window(
-        spec.program, points, measured.warmup_steps, measured.steps_timed, spec.topology.world
-    )
-    losses = [loss if math.isfinite(loss) else None for loss in measured.loss or ()]
+    warmup, timed = measured.warmup_steps, measured.steps_timed
+    found = timing.recorded_window(spec.program, points, warmup, timed, spec.topology.world)
     done = Outcome(
         status="ok",
         reason=None,
         steps_asked=steps.timed,
         window_s=found.seconds,
-        steps_timed=measured.steps_timed,
-        warmup_steps=measured.warmup_steps,
+        steps_timed=timed,
+        warmup_steps=warmup,
         step_seconds=found.step_seconds,
         figures=outcome.step_percentiles(spec, [measured]),
-        loss=losses or None,
+        loss=outcome.finite(measured.loss or ()) or None,
         ranks=[
             records.Rank(
                 rank=0, node=0, window_start_s=0.0, window_end_s=found.seconds,
@@ -71,10 +69,9 @@ def assemble(spec: RunSpec, reports: Mapping[int, RankReport], settles: bool) ->
         *timing.warnings(spec.program, points, found),
         *outcome.window_warnings(spec, measured, found.seconds, settles),
     ]
-    if done.steps_timed < steps.timed:
-        warnings.append(outcome.shortened(steps, done.warmup_steps, done.steps_timed))
-    speed = spec.size.global_batch * done.steps_timed / found.seconds
-    return replace(done, samples_per_s=speed, warnings=warnings)
+    if timed < steps.timed:
+        warnings.append(outcome.shortened(steps, warmup, timed))
+    return replace(done, samples_per_s=spec.size.global_batch * timed / found.seconds, warnings=warnings)
 
 
 def part(reports: Mapping[int, RankReport]) -> dict[str, Any] | None:
@@ -82,5 +79,4 @@ def part(reports: Mapping[int, RankReport]) -> dict[str, Any] | None:
     run = reports[0].program if 0 in reports else None
     if run is None:
         return None
-    losses = [loss if loss is None or math.isfinite(loss) else None for loss in run.points["loss"]]
-    return {"command": run.command, "points": {**run.points, "loss": losses}}
+    return {"command": run.command, "points": {**run.points, "loss": outcome.finite(run.points["loss"])}}
