@@ -61,18 +61,16 @@ def command(words: Sequence[str], preset: str | None = None) -> SnakemakeCommand
     The configurations come last, because Snakemake takes every word after --configfile as another one. What the user's
     own files say wins over the preset. UserError if there is no such preset.
     """
-    words = [
-        word.removeprefix("--configfile=") for word in words if word not in ("--configfile", "--configfiles", "--")
-    ]
+    ours = ("--configfile", "--configfiles", "--")
+    words = [word.removeprefix("--configfile=") for word in words if word not in ours]
     files = [Path(word) for word in words if word.endswith((".yaml", ".yml"))]
     others = [word for word in words if not word.endswith((".yaml", ".yml"))]
     if preset is not None:
         files.insert(0, presets.preset(preset.removeprefix("presets/").removesuffix(".yaml")).path)
     folder, snakefile = _place(others)
-    names = [
-        path if path.is_absolute() and folder not in path.parents else os.path.relpath(path, folder) for path in files
-    ]
-    configuration = ["--configfile", *map(str, names)] if names else []
+    outside = [path for path in files if path.is_absolute() and folder not in path.parents]
+    names = [str(path) if path in outside else os.path.relpath(path, folder) for path in files]
+    configuration = ["--configfile", *names] if names else []
     return SnakemakeCommand(["snakemake", *others, *snakefile, *configuration], folder)
 
 

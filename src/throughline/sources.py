@@ -1,7 +1,6 @@
 """Find the files of our own that a program runs, by following its import statements.
 
-Cheap rules have these files as inputs. A record's `code` is a digest of them. A test uses them to check the order of
-the packages.
+Cheap rules have these files as inputs. A record's `code` is a digest of them.
 """
 
 import hashlib
@@ -23,8 +22,7 @@ EVERY = re.compile(r"^[^#\n]*\bevery_module\(__name__\)", re.M)
 def every_module(package: str) -> list[ModuleType]:
     """Import all modules of a package, in the order of their names.
 
-    A package finds its parts with `every_module(__name__)`, so that a new part is a new file. The functions below then
-    count all modules of the package as imported.
+    A package finds its parts with `every_module(__name__)`, and the functions below count all of them as imported.
     """
     folder = importlib.import_module(package).__path__
     return [importlib.import_module(f"{package}.{found.name}") for found in pkgutil.iter_modules(folder)]
@@ -52,10 +50,8 @@ def imported(path: Path) -> frozenset[str]:
 
 
 def closure(*start: str | Path) -> list[Path]:
-    """Return the files that these modules or files import, directly or indirectly, and the modules or files themselves.
-
-    The result also has all files in the same folders that are not Python, because the code may read them.
-    """
+    """Return these modules or files, the files that they import, directly or indirectly, and all files in the same
+    folders that are not Python, because the code may read them."""
     waiting, seen = list(start), set[Path]()
     while waiting:
         source = waiting.pop()

@@ -1,8 +1,7 @@
 """Temporary folders that are removed even after a crash.
 
-A process locks its folder as long as it lives. Before a process makes a folder, it removes the folders that nobody
-locks, such as those that a power failure left behind. It removes only folders of this machine and this user with the
-prefix below. Standard library only: agents make their folders with this module.
+A process locks its folder as long as it lives. Before a process makes a folder, it removes the folders of this machine
+and this user that nobody locks, such as those that a power failure left behind. Standard library only.
 """
 
 import contextlib
@@ -22,10 +21,7 @@ PREFIX = f"throughline-run-{digest(platform.node())}-"
 
 @contextlib.contextmanager
 def folder(parent: Path | None = None) -> Iterator[Path]:
-    """Make a folder in `parent` or in the system's temporary folder, yield it, and remove it at the end.
-
-    Folders whose owners have ended are removed first.
-    """
+    """Make a folder in `parent` or in the system's temporary folder, yield it, and remove it at the end."""
     parent = Path(parent or tempfile.gettempdir())
     _remove_stale(parent)
     path, lock = _locked(parent)
@@ -39,7 +35,7 @@ def folder(parent: Path | None = None) -> Iterator[Path]:
 def _locked(parent: Path) -> tuple[Path, int]:
     """Return a new folder and the file descriptor of its lock, which the system releases when this process ends.
 
-    If the file system has no locks, the folder is not locked, and other processes do not remove it either.
+    Where the file system has no locks, no process removes the folder of another one either.
     """
     while True:
         path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))

@@ -1,6 +1,5 @@
 """Checks that train in order to answer a question: numerical equivalence, convergence, the largest batch.
 
-Each check has a function `requests`, which returns what the configuration asks of it. It starts training through the
-launcher and returns the content of a file under results/. Nothing is timed here. This package may import every package
-but report/.
+Each check has a function `requests`, which returns what the configuration asks of it, and starts training through the
+launcher. Nothing is timed here. This package may import every package but report/.
 """

@@ -169,11 +169,10 @@ def covers(specs: Sequence[RunSpec]) -> list[str]:
     measured, workload, checked = specs[0], workloads.of(specs[0].model), settings(specs[0])
     topologies = ", ".join(dict.fromkeys(str(spec.topology) for spec in specs if spec.precision == "fp32"))
     lower = {spec.precision: spec.topology for spec in specs if spec.precision != "fp32"}
-    asked = [name for name in RARE if getattr(measured.options, name) != getattr(Options(), name)]
-    same = [
-        name for name in (*AS_MEASURED, *asked) if getattr(checked.options, name) == getattr(measured.options, name)
-    ]
-    as_measured = [measured.optimizer.name, *(f"{name} {json.dumps(getattr(measured.options, name))}" for name in same)]
+    now, then = checked.options, measured.options
+    named = [*AS_MEASURED, *(name for name in RARE if getattr(then, name) != getattr(Options(), name))]
+    same = [name for name in named if getattr(now, name) == getattr(then, name)]
+    as_measured = [measured.optimizer.name, *(f"{name} {json.dumps(getattr(then, name))}" for name in same)]
     changes = checked.optimizer.schedule != measured.optimizer.schedule
     return [
         f"fp32 against the reference: {STEPS} steps on {topologies} with {measured.batch} {workload.unit} a replica",
@@ -188,7 +187,7 @@ def covers(specs: Sequence[RunSpec]) -> list[str]:
         ),
         *_differences("optimizer", checked.optimizer, replace(measured.optimizer, schedule=checked.optimizer.schedule)),
         *[f"optimizer.schedule: its whole course in {STEPS} steps"] * changes,
-        *_differences("options", checked.options, measured.options),
+        *_differences("options", now, then),
     ]
 
 

@@ -169,12 +169,10 @@ class Agent:
         """Pass on the output of a starter's rank, which writes it to a named pipe, and report the rank's end."""
         pipe = self.folder / f"rank_{rank}.out"
         os.mkfifo(pipe)
-        descriptor = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        output = os.fdopen(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0)
         self.pipes.enter_context(pipe.open("wb"))  # until all ranks have ended, the output of one may begin
         reader = asyncio.StreamReader()
-        await self.loop.connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb", buffering=0)
-        )
+        await self.loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), output)
         self.outputs.append(create_task(_pass_on(reader, f"[rank {rank}] ")))
         while (pid := heartbeat.process_id(self.beat(rank))) is None:
             if self.finish.is_set():

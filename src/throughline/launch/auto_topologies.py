@@ -73,8 +73,7 @@ class AutoTopologies:
         used = min(nodes, block.nodes_at_most)
         each = f"{gpus} GPUs" if gpus else f"{cores} CPU cores"
         limit = f", of which runs.nodes_at_most takes {used}" if used < nodes else ""
-        where = f"partition {self.partition}" if self.partition else "the default partition"
-        text = f"{nodes} nodes of {where} with {each} each{limit}"
+        text = f"{nodes} nodes of {slurm_partition.named(self.partition)} with {each} each{limit}"
         return Devices(used, gpus or max(1, cores // block.threads), text)
 
     def skipped(self, targets: Collection[str], blocks: Mapping[str, Benchmark]) -> Collection[str]:

@@ -270,9 +270,8 @@ def _checked_data(request: RunRequest) -> Manifest | None:
 
 def _shards(spec: RunSpec, manifest: Manifest, steps: int) -> list[dict[str, Any]]:
     """Return the shards that any replica reads for so many steps."""
-    return manifest.used(
-        spec.seed, spec.size.replicas, steps * spec.size.gradient_accumulation, spec.size.batch_per_replica
-    )
+    size = spec.size
+    return manifest.used(spec.seed, size.replicas, steps * size.gradient_accumulation, size.batch_per_replica)
 
 
 def _check_rest(spec: RunSpec, manifest: Manifest, reports: dict[int, RankReport]) -> None:

@@ -65,7 +65,7 @@ def nodes_now(partition: str | None) -> tuple[SlurmNode, ...]:
             listed.append(SlurmNode(name, state, _gpus(resources), int(cpus), frozenset(features.split(","))))
     if not listed:
         raise UserError(
-            f"Slurm names no node of {_named(partition)}",
+            f"Slurm names no node of {named(partition)}",
             why=why,
             next_step="check slurm_partition in slurm/config.yaml and accept.partition against `sinfo`; without it, "
             "name the topologies, set runs.device, and use --set-resources run:cpus_per_task=<cores of a node>",
@@ -91,15 +91,15 @@ def device(partition: str | None) -> tuple[str, str]:
     with_gpus, count = sum(node.gpus > 0 for node in nodes(partition)), len(nodes(partition))
     if 0 < with_gpus < count:
         raise UserError(
-            f"runs.device is auto, and {_named(partition)} has nodes with GPUs ({with_gpus}) and without "
+            f"runs.device is auto, and {named(partition)} has nodes with GPUs ({with_gpus}) and without "
             f"({count - with_gpus})",
             why="one run has to get nodes of one kind",
             next_step="set runs.device to cuda or cpu, for instance with --config 'runs={device: cuda}'; or name "
             "another partition (slurm_partition in slurm/config.yaml)",
         )
     if with_gpus:
-        return "cuda", f"every node of {_named(partition)} has GPUs"
-    return "cpu", f"no node of {_named(partition)} has GPUs"
+        return "cuda", f"every node of {named(partition)} has GPUs"
+    return "cpu", f"no node of {named(partition)} has GPUs"
 
 
 def cores(partition: str | None) -> int:
@@ -110,7 +110,7 @@ def cores(partition: str | None) -> int:
     with_gpus = [node.cores for node in nodes(partition) if node.gpus]
     if not with_gpus:
         raise UserError(
-            f"Slurm names no node with GPUs in {_named(partition)}",
+            f"Slurm names no node with GPUs in {named(partition)}",
             why="a run with GPUs asks for all cores of its nodes",
             next_step="choose a partition with GPUs, or runs.device: cpu; or say how many cores a node of yours has, "
             "with --set-resources run:cpus_per_task=<cores>",
@@ -126,13 +126,14 @@ def capacity(partition: str | None, with_gpus: bool) -> tuple[int, int, int]:
     up = [node for node in nodes(partition) if node.is_up and (node.gpus or not with_gpus)]
     if not up:
         raise UserError(
-            f"topologies: auto, and no node {'with GPUs ' * with_gpus}of {_named(partition)} is up",
+            f"topologies: auto, and no node {'with GPUs ' * with_gpus}of {named(partition)} is up",
             next_step="check `sinfo`, or name the topologies",
         )
     return len(up), min(node.gpus for node in up) if with_gpus else 0, min(node.cores for node in up)
 
 
-def _named(partition: str | None) -> str:
+def named(partition: str | None) -> str:
+    """Return a partition in words."""
     return f"partition {partition}" if partition else "the default partition"
 
 

@@ -94,9 +94,8 @@ def value(expression: str | int, values: Mapping[str, Any]) -> int:
     try:
         return _value(ast.parse(filled(str(expression), values), mode="eval").body)
     except (SyntaxError, TypeError, ZeroDivisionError):
-        raise ValueError(
-            f"{expression!r} is no whole number and no product of some, such as {{batch}} * {{world}}"
-        ) from None
+        what = f"{expression!r} is no whole number and no product of some, such as {{batch}} * {{world}}"
+        raise ValueError(what) from None
 
 
 def _value(node: ast.expr) -> int:

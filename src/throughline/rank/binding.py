@@ -16,9 +16,8 @@ def to_numa_node(kind: str, device: int, system: Path = Path("/sys")) -> None:
     With one NUMA node there is nothing to bind. Raise Unsupported if the system does not name the GPU's NUMA node.
     """
     if kind != "cuda":
-        raise Unsupported(
-            "runs.binding: numa binds a rank to the NUMA node of its GPU, and this run is on the processor"
-        )
+        bound = "runs.binding: numa binds a rank to the NUMA node of its GPU"
+        raise Unsupported(f"{bound}, and this run is on the processor")
     nodes = system / "devices/system/node"
     if len(list(nodes.glob("node[0-9]*"))) < 2:
         return

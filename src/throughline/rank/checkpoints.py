@@ -20,17 +20,14 @@ from throughline.spec import read
 
 STATE = "state.json"
 KEPT = 2
-"""How many checkpoints we keep. We keep two, because one may be damaged."""
+"""How many checkpoints we keep, because one may be damaged."""
 PIECE = 1 << 25
 """How many bytes we write and sync at a time."""
 
 
 class Watched(io.FileIO):
-    """A file that reports progress to the watchdog for every piece that is read or written.
-
-    So a large checkpoint on a slow disk does not look like a hang. Each written piece is synced, because a single sync
-    at the end could take too long without any progress.
-    """
+    """A file that reports progress to the watchdog for every piece that is read, or written and synced. So a large
+    checkpoint on a slow disk does not look like a hang."""
 
     def __init__(self, path: Path, mode: str, heart: Heart | None) -> None:
         super().__init__(path, mode)
@@ -54,11 +51,10 @@ class Watched(io.FileIO):
 
 
 class Checkpoints:
-    """The checkpoints of one check in a folder. state.json lists the complete checkpoints with their digests.
+    """The checkpoints of one check in a folder. A checkpoint exists as soon as state.json lists it, with its digest.
 
-    The file of a checkpoint is written and synced first. The checkpoint exists as soon as state.json lists it.
-    state.json also has the curve and the losses up to the newest checkpoint. We ignore a state.json whose `identity` is
-    not this one (None: any is accepted), because it belongs to another check.
+    state.json also has the curve and the losses up to the newest checkpoint. It is ignored if its `identity` is that of
+    another check (None: any is accepted).
     """
 
     def __init__(self, folder: Path, identity: str | None, heart: Heart | None = None) -> None:

@@ -1,7 +1,6 @@
 """Show a rank's progress to its agent through 56 bytes of shared memory, written without a system call.
 
-The training thread stores its step with one `pack_into`, which takes about 0.2 microseconds. So a measured step has no
-additional thread, file write or lock.
+To store a step takes about 0.2 microseconds. So a measured step has no additional thread, file write or lock.
 """
 
 import itertools
@@ -21,8 +20,7 @@ STEP = struct.Struct("<q")
 class Heart:
     """Writes the progress of one rank. `began`: when its process began, on the monotonic clock.
 
-    The phases are start, join, device, model, data, optimizer, warm-up, training and end. A convergence check
-    alternates between evaluation, training and checkpoint. A program is in `first step` until its first mark or line.
+    launch/supervision.py lists the phases. A program is in `first step` until its first mark or line.
     """
 
     def __init__(self, path: Path) -> None:

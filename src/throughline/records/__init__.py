@@ -1,8 +1,7 @@
 """The JSON files under results/: their content (schema 3), and functions that read them.
 
-Each module here describes one kind of file, or several related ones. This package may import the types of the
-configuration and the declarations of the workloads. It measures, computes and draws nothing: its entries check what
-runs and checks write, and the report reads the entries.
+This package may import the types of the configuration and the declarations of the workloads. It measures, computes and
+draws nothing: its entries check what runs and checks write, and the report reads the entries.
 """
 
 from functools import partial
