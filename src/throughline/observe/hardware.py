@@ -141,14 +141,19 @@ def _interfaces(folder: Path) -> Iterator[dict[str, Any]]:
 def _ports(folder: Path) -> Iterator[dict[str, Any]]:
     """Yield the ports of InfiniBand (and RoCE) devices with their rate and state."""
     for port in sorted(folder.glob("*/ports/*")):
-        rate = re.match(r"([\d.]+) Gb/sec", content(port / "rate") or "")
         state = (content(port / "state") or "").partition(": ")[2].lower()
         yield {
             "name": f"{port.parent.parent.name}/{port.name}",
-            "gbit_per_s": float(rate[1]) if rate else None,
+            "gbit_per_s": gbit_per_s(port),
             "state": state or None,
             "link_layer": content(port / "link_layer"),
         }
+
+
+def gbit_per_s(port: Path) -> float | None:
+    """Return the rate of an InfiniBand port, from `100 Gb/sec (4X EDR)`; None if it does not say."""
+    rate = re.match(r"([\d.]+) Gb/sec", content(port / "rate") or "")
+    return float(rate[1]) if rate else None
 
 
 def facts_of(handle: Any, root: Path = Path("/")) -> tuple[dict[str, Any], dict[str, str]]:

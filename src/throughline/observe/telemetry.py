@@ -9,7 +9,6 @@ use the disk while a run is timed. It needs the workflow's own environment, with
 
 import contextlib
 import os
-import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -22,7 +21,6 @@ import psutil
 from throughline import messages, processes
 from throughline.messages import GpuFault, LaunchPlan, NodeSamples, Reasons, Sample
 from throughline.observe import hardware
-from throughline.observe.environment import content
 from throughline.observe.hardware import Hardware
 from throughline.observe.telemetry_cards import Cards
 from throughline.rank import heartbeat
@@ -68,7 +66,8 @@ class Links:
         """ports: the folders of the counters of InfiniBand's ports."""
         speeds = {name: state.speed for name, state in psutil.net_if_stats().items() if name != "lo"}
         self.speeds = {name: float(speed * MEGABIT) for name, speed in speeds.items() if 0 < speed < 2**31}
-        self.ports = {port: rate for port in ports if (rate := _rate(port.parent / "rate"))}
+        rates = {port: hardware.gbit_per_s(port.parent) for port in ports}
+        self.ports = {port: rate * 1000 * MEGABIT for port, rate in rates.items() if rate}
 
     def seconds(self, interfaces: Mapping[str, Any]) -> dict[str, float]:
         """Return the seconds in which each link would have carried its bytes at full speed, by direction."""
@@ -80,12 +79,6 @@ class Links:
             for counter in ("port_rcv_data", "port_xmit_data"):
                 seconds[f"{port} {counter}"] = 4 * int((port / counter).read_text()) / rate  # it counts four bytes
         return seconds
-
-
-def _rate(file: Path) -> float | None:
-    """Return the bytes per second of an InfiniBand port, from `100 Gb/sec (4X EDR)`; None if it does not say."""
-    rate = re.match(r"([\d.]+) Gb/sec", content(file) or "")
-    return float(rate[1]) * 1000 * MEGABIT if rate else None
 
 
 class Machine:
