@@ -58,7 +58,7 @@ class RunRequest:
         """What a run of a program needs beside its specification (handover.py)."""
         usual: dict[str, Any] = {"folder": os.getcwd(), "files": [], "python": None, "variables": {}}
         usual |= {"silent_for": 600.0, "timeout": None}
-        return usual | handover.get("programs", {}).get(self.spec.framework, {})
+        return usual | dict(handover.get("programs", {}).get(self.spec.framework, {}))
 
     @property
     def with_content(self) -> RunSpec:

@@ -149,8 +149,8 @@ def figures(table: Columns, part: Part, window: Window) -> dict[str, Any]:
     for name in GAUGES[part.kind]:
         gauge = column(name)[inside]
         gauge = gauge[~np.isnan(gauge)]
-        ends = {"mean": gauge.mean, "min": gauge.min, "max": gauge.max} if len(gauge) else {}
-        result[name] = {end: float(value()) for end, value in ends.items()} or None
+        ends = {"mean": gauge.mean(), "min": gauge.min(), "max": gauge.max()} if len(gauge) else {}
+        result[name] = {end: float(value) for end, value in ends.items()} or None
     return result
 
 
