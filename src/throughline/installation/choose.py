@@ -133,7 +133,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 def choose(builds: list[Build], wants: str, facts: Facts) -> tuple[Build | None, str]:
     """Return the build for a machine, None for CPUs, and the reason in words.
 
-    wants: `auto` for the newest that fits, `none`, or such as `cuda12`: the newest up to this version, fit or not.
+    wants: `auto` for the newest that fits, `none`, or a version such as `cuda12`: the newest up to it, fit or not.
     """
     newest = sorted(builds, key=lambda build: (build.major, build.name), reverse=True)
     if wants == "none":

@@ -9,8 +9,9 @@
 A framework whose TOML file has no `python`, or that has no such file, runs in the workflow's own environment. The file
 of torch says which builds of PyTorch there are, for all environments that have it.
 
-The name of an environment has a digest of everything that determines its content, so all clones with the same pins
-share it. The workflow passes names to its runs, not folders, so nothing is measured again in another home folder.
+An environment is built in its final folder, because its programs contain that path. Its name has a digest of everything
+that determines its content, so all clones with the same pins share it. The workflow passes names to its runs, not
+folders, so nothing is measured again in another home folder.
 
 `python -m throughline.installation.recipe` prints the names of all locks. With one of these names it prints what is
 locked there. Standard library only.

@@ -199,7 +199,7 @@ class Agent:
         return [pid for pid in pids if pid and path in processes.command_line(pid).split(b"\0")]
 
     def sample(self) -> None:
-        """Sample this node until the end. If that fails, say why there are no figures. A driver may hang in here."""
+        """Sample this node until the end, in a thread of its own, because a call may hang in the driver of the GPUs."""
         reason = None
         try:
             from throughline.observe.telemetry import Sampler

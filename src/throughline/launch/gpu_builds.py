@@ -42,7 +42,7 @@ def check_here(specs: Iterable[RunSpec]) -> list[str]:
 
 def doubts_elsewhere(names: Iterable[str]) -> list[str]:
     """Return a line for each framework whose runs get GPUs from Slurm, although it gets its CPU build here."""
-    builds = {name: choose.build_of(name) for name in names if recipe.read(name).builds}
+    builds = {name: choose.build_of(name) for name in dict.fromkeys(names) if recipe.read(name).builds}
     return [
         f"{framework} gets the build for CPUs ({reason}), and its runs get GPUs: make frameworks GPU=cuda13"
         for framework, (build, reason) in builds.items()

@@ -141,7 +141,7 @@ class Run:
         return [self.framework.deliver(self.loader.next()) for _ in range(count)]
 
     def step(self) -> Any:
-        """Make one optimizer step and return its loss on the device; or one call, which has none."""
+        """Make one optimizer step and return its loss as a value on the device. Without training, make one call."""
         self.steps_made += 1
         if self.rates:
             self.framework.set_rate(self.rates(self.steps_made))

@@ -54,18 +54,14 @@ def test_a_pattern_that_finds_no_numbers(line: str) -> None:
         timing.Lines(logged()).point(line, 3.0)
 
 
-def test_a_mark() -> None:
-    assert timing.mark(" 12.5 7 512\n") == Point(12.5, 7, 512.0)
-
-
 @pytest.mark.parametrize("line", ["", "12.5 7", "12.5 7 512 2", "12.5 seven 512", "nan 7 512", "12.5 7 inf", "\0\0"])
 def test_a_garbled_mark(line: str) -> None:
     with pytest.raises(Unreadable, match="a mark is `monotonic_seconds step samples`, and this one is"):
         timing.mark(line)
 
 
-def test_a_mark_with_the_time_of_day() -> None:
-    assert timing.mark("12.5 7 512", now_s=12.5).at_s == 12.5
+def test_a_mark_and_one_with_the_time_of_day() -> None:
+    assert timing.mark(" 12.5 7 512\n", now_s=12.5) == Point(12.5, 7, 512.0)
     with pytest.raises(Unreadable, match=r"the monotonic clock is at 12.000 s: write time.monotonic\(\)"):
         timing.mark("12.5 7 512", now_s=12.0)
 
