@@ -26,7 +26,7 @@ STEPS = Steps(warmup=1, timed=2)
 AT_MOST = 2**20
 """The largest batch that is tried. Another quantity is tried up to this many times the benchmark's own value."""
 FINENESS = 64
-"""The search ends when the smallest refused size is above the largest that fits by 1, or by 1/FINENESS of the latter."""
+"""The search ends when the smallest refused size is above the largest one that fits by 1, or by 1/FINENESS of that."""
 FILLED = 0.9
 """The share of the memory that the first try is predicted to fill, if the memory can be predicted."""
 BATCH = "batch"
