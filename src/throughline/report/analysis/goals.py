@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from throughline.grouping import grouped
@@ -34,8 +34,8 @@ PARTS = {
     "network": "a node's busiest network link carries at least {} of what it can",
 }
 """Map each part of the hardware to its goal in words."""
-VERDICTS = {"pass": "met", "fail": "not met", "not measured": "cannot be told"}
-"""Map the verdicts of a summary's goals to the words of the page."""
+VERDICTS = {"fail": "not met", "not measured": "cannot be told", "pass": "met"}
+"""Map the verdicts of a summary's goals to the words of the page, the worst first."""
 
 
 def judge(frameworks: Cells, goals: Goals, kind: str | None, baselines: Mapping[str, str]) -> list[Goal]:
@@ -49,10 +49,7 @@ def judge(frameworks: Cells, goals: Goals, kind: str | None, baselines: Mapping[
         busy = {where: _utilization_of(cell, kind) for where, cell in _sorted(frameworks).items()}
         judged.append(_judged(busy, "no cell was asked for", name="utilization", at_least=goals.utilization.at_least))
     if mean := goals.mean_utilization:
-        judged += [
-            _mean(part, least, mean.from_nodes, _used(frameworks, part, mean.from_nodes))
-            for part, least in mean.shares.items()
-        ]
+        judged += [_mean(part, least, mean.from_nodes, {"": frameworks}) for part, least in mean.shares.items()]
     return judged
 
 
@@ -94,11 +91,6 @@ def _utilization_of(cell: CellRecord, kind: str | None) -> float | str:
     return share
 
 
-def _used(frameworks: Cells, part: str, from_nodes: int, suffix: str = "") -> dict[str, float | str]:
-    """Return how busy a part of the hardware was in each cell of so many nodes or more. suffix: ends a cell's name."""
-    return {f"{where}{suffix}": _share(cell, part) for where, cell in _sorted(frameworks, from_nodes).items()}
-
-
 def _share(cell: CellRecord, part: str) -> float | str:
     """Return the share of a part of the hardware that a cell used, as a mean; or why it is not known."""
     use = cell.use
@@ -113,9 +105,17 @@ def _share(cell: CellRecord, part: str) -> float | str:
     return use.reasons.get(f"machine.{MACHINE[part]}") or use.reasons.get("telemetry") or "not sampled"
 
 
-def _mean(part: str, at_least: float, from_nodes: int, shares: Shares) -> Goal:
-    """Judge the mean utilization of a part of the hardware. It is not known if a cell has no figure."""
+def _mean(part: str, at_least: float, from_nodes: int, summaries: Mapping[str, Cells]) -> Goal:
+    """Judge the mean utilization of a part of the hardware. It is not known if a cell has no figure.
+
+    summaries: the cells of each summary, by what ends the names of its cells.
+    """
     why_not = f"no topology has {from_nodes} nodes and more"
+    shares = {
+        f"{where}{ending}": _share(cell, part)
+        for ending, frameworks in summaries.items()
+        for where, cell in _sorted(frameworks, from_nodes).items()
+    }
     return _judged(shares, why_not, name="mean_utilization", part=part, at_least=at_least, from_nodes=from_nodes)
 
 
@@ -125,49 +125,41 @@ def _judged(shares: Shares, why_not: str, **values: Any) -> Goal:
     A cell that misses the goal decides although others have no share. A mean takes all shares.
     """
     known = {where: share for where, share in shares.items() if not isinstance(share, str)}
-    missing = [f"{where} ({reason})" for where, reason in shares.items() if isinstance(reason, str)]
+    missing = {where: f"{where} ({reason})" for where, reason in shares.items() if isinstance(reason, str)}
     lowest, of_mean = min(known, key=known.__getitem__, default=""), "part" in values
     if not known or (missing and (of_mean or known[lowest] >= values["at_least"])):
         more = f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
-        why = f"without a figure: {', '.join(missing[:NAMED])}{more}" if missing else why_not
-        where = next((where for where, reason in shares.items() if isinstance(reason, str)), None)
+        why = f"without a figure: {', '.join([*missing.values()][:NAMED])}{more}" if missing else why_not
+        where = next(iter(missing), None)
         return Goal(**{"from_nodes": None} | values, verdict="not measured", worst=None, where=where, why=why)
     reached, why = known[lowest], f"{percent(known[lowest], 1)} on {lowest}"
     if not of_mean:
         why += ", the lowest"
-    elif len(known) > 1:
-        reached = values["mean"] = sum(known.values()) / len(known)
-        why = f"{percent(reached, 1)}, the mean of {len(known)} cells; the lowest is {why}"
     else:
-        values["mean"] = reached
+        reached = values["mean"] = sum(known.values()) / len(known)
+        if len(known) > 1:
+            why = f"{percent(reached, 1)}, the mean of {len(known)} cells; the lowest is {why}"
     verdict: Any = "pass" if reached >= values["at_least"] else "fail"
     return Goal(**{"from_nodes": None} | values, verdict=verdict, worst=known[lowest], where=lowest, why=why)
 
 
-def overall(goals: Iterable[Goal]) -> str:
-    """Return the verdict of several goals: fail if one fails; not measured if a cell lacks a figure; else pass.
-
-    A goal that is about no cell at all decides nothing.
-    """
-    goals = list(goals)
-    verdicts = {goal.verdict for goal in goals}
-    lacking = any(goal.verdict == "not measured" and goal.where for goal in goals)
-    return "fail" if "fail" in verdicts else "pass" if "pass" in verdicts and not lacking else "not measured"
-
-
 def over_groups(groups: Sequence[Group]) -> list[tuple[str, str, str]]:
-    """Return every goal once, over all batch sizes and precisions: verdict, goal, why. The worst one decides."""
+    """Return every goal once, over all batch sizes and precisions: verdict, goal, why.
+
+    The worst verdict decides: fail, then not measured, then pass. A goal that is about no cell decides nothing. The
+    mean use of a part of the hardware is that of the cells of all groups.
+    """
+    cells = {f" ({group.precision}, {group.batch_name})": group.summary.frameworks for group in groups}
     goals = ((group, goal) for group in groups for goal in group.summary.goals or ())
     stated = grouped(goals, lambda both: both[1].part or both[1].name)
     rows = []
     for every in stated.values():
         group, goal = every[0]
         if goal.part:
-            goal, where = _over_cells(groups, goal), ""
+            goal, where = _mean(goal.part, goal.at_least, goal.from_nodes or 1, cells), ""
         else:
-            verdict = overall(goal for _, goal in every)
-            deciding = [(group, goal) for group, goal in every if goal.verdict == verdict]
-            group, goal = min(deciding, key=lambda judged: (judged[1].where is None, judged[1].worst or 0.0))
+            about_cells = [both for both in every if both[1].where] or every
+            group, goal = min(about_cells, key=lambda both: ([*VERDICTS].index(both[1].verdict), both[1].worst or 0.0))
             where = f" ({group.precision}, {group.batch_name})" if goal.where else ""
         if goal.verdict == "pass" or (goal.part and goal.verdict == "fail"):
             gone = dict.fromkeys(
@@ -181,14 +173,6 @@ def over_groups(groups: Sequence[Group]) -> list[tuple[str, str, str]]:
                 goal, where = goal.model_copy(update=update), ""
         rows.append((goal.part is not None, (VERDICTS[goal.verdict], _aim(goal, group.strong), f"{goal.why}{where}")))
     return [row for _, row in sorted(rows, key=lambda row: row[0])]
-
-
-def _over_cells(groups: Iterable[Group], goal: Goal) -> Goal:
-    """Judge the mean use of a part of the hardware over the cells of all groups."""
-    part, nodes, shares = goal.part or "", goal.from_nodes or 1, dict[str, float | str]()
-    for group in groups:
-        shares |= _used(group.summary.frameworks, part, nodes, f" ({group.precision}, {group.batch_name})")
-    return _mean(part, goal.at_least, nodes, shares)
 
 
 def _aim(goal: Goal, strong: bool) -> str:
