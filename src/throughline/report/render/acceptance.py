@@ -1,7 +1,5 @@
 """results/acceptance.json as its page and tables show it: who is slow, beside whom, and the links between nodes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from pathlib import Path
@@ -15,7 +13,7 @@ from throughline.acceptance import verdict
 from throughline.numbers import percent, reading, signed
 from throughline.records.acceptance import Acceptance, ExpectedFigure, Finding, FleetFigure, PlaceVerdict, Standing
 from throughline.report.render import plots, table_files, tables
-from throughline.report.render.tables import NOT_KNOWN, PAGE, Column, Entry, Table, in_csv
+from throughline.report.render.tables import NOT_KNOWN, PAGE, Column, Entry, Table, ends_in_csv, in_csv
 from throughline.report.topic import Topic, section
 from throughline.study.acceptance import PlaceKind
 
@@ -59,13 +57,11 @@ COLUMNS = (
            "the figure has no size", whole=True),
     Column("unit", "unit", read=lambda line: line[0].unit),
     Column("median", "median", read=lambda line: line[1].median, show=reading),
-    in_csv("lowest_repeat", lambda line: line[1].low),
-    in_csv("highest_repeat", lambda line: line[1].high),
+    *ends_in_csv("lowest_repeat", "highest_repeat", lambda line: (line[1].low, line[1].high)),
     Column("repeats", "repeats", read=lambda line: len(line[1].repeats)),
     Column("distance_from_others", "distance from the others", "", lambda line: line[1].distance, signed,
            "it has no peers"),
-    in_csv("others_lowest", lambda line: line[1].others_low),
-    in_csv("others_highest", lambda line: line[1].others_high),
+    *ends_in_csv("others_lowest", "others_highest", lambda line: (line[1].others_low, line[1].others_high)),
     Column(heading="range of the others", forms=(PAGE,), read=lambda line: _others(
         line[1].others_low, line[1].others_high)),
     in_csv("p", lambda line: line[1].p),

@@ -107,6 +107,14 @@ def in_csv(key: str, read: Callable[[Any], float | str | None]) -> Column:
     return Column(key, read=read, forms=(CSV,))
 
 
+def ends_in_csv(first: str, last: str, read: Callable[[Any], Sequence[float | None] | None]) -> tuple[Column, Column]:
+    """Return the columns of the first and the last of several values, such as a range; only the CSV has them."""
+    return (
+        in_csv(first, lambda subject: (read(subject) or [None])[0]),
+        in_csv(last, lambda subject: (read(subject) or [None])[-1]),
+    )
+
+
 @dataclass(frozen=True)
 class Line:
     """The entries of one line, one for each column; a cell without figures may have none.

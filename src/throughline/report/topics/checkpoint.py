@@ -15,10 +15,8 @@ Daly's equation 37 (`interval_s`).
   22 (3), 2006
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
@@ -28,7 +26,7 @@ from throughline.numbers import percent, reading
 from throughline.records import Checkpoints, PredictedCell
 from throughline.report.analysis.cells import Cell, Group
 from throughline.report.analysis.differences import derived
-from throughline.report.render.tables import PEOPLE, Column, Entry, Table, in_csv
+from throughline.report.render.tables import PEOPLE, Column, Entry, Table, ends_in_csv, in_csv
 from throughline.report.topic import Scope, Topic
 from throughline.report.topics import predictions
 from throughline.spec import Topology
@@ -63,8 +61,9 @@ class Costs:
         return next((repeat.reason for repeat in self.there.record.checkpoints or () if repeat), None)
 
     def of_repeats(self, name: str) -> dict[int, float]:
-        """Return a figure of each repeat: the median of its checkpoints."""
-        medians = {number: median(getattr(repeat, name)) for number, repeat in self.measured.items()}
+        """Return a figure of each repeat: the median of its checkpoints, or that of its restart."""
+        figures = {number: getattr(repeat, name) for number, repeat in self.measured.items()}
+        medians = {number: median(value) if isinstance(value, list) else value for number, value in figures.items()}
         return {number: value for number, value in medians.items() if value is not None}
 
     @cached_property
@@ -83,12 +82,12 @@ class Costs:
         loads = self.of_repeats("load_warm_s") | self.of_repeats("load_cold_s")
         starts = self.there.start_seconds
         sums = {number: starts[number] + loads[number] for number in starts.keys() & loads.keys()}
-        return sums | {number: repeat.restart_s for number, repeat in self.measured.items() if repeat.restart_s}
+        return sums | self.of_repeats("restart_s")
 
 
-def costs(groups: Iterable[Group], everything: Iterable[Group]) -> list[Costs]:
+def costs(groups: Iterable[Group], everything: Sequence[Group]) -> list[Costs]:
     """Return what checkpoints cost the measured cells, from their own runs or from those of the extra."""
-    everything, costs_of_cells = list(everything), []
+    costs_of_cells = []
     for cell in (cell for group in groups for cell in group.measured):
         there, unlike = (cell, list[str]()) if cell.record.checkpoints else derived(cell, EXTRA, everything)
         if there and there.record.checkpoints:
@@ -213,11 +212,12 @@ NO_DROP = "the file system keeps its files in memory, or on its servers"
 def _seconds(name: str, heading: str, small: str, reason: str = "not measured") -> Iterator[Column]:
     """Yield the column of a figure in seconds, and in the CSV the range of the repeats."""
 
-    def of(end: Callable[[list[float]], float | None]) -> Callable[[Costs], float | None]:
-        return lambda costs: end([*costs.of_repeats(name).values()]) if costs.of_repeats(name) else None
+    def repeats(costs: Costs) -> list[float]:
+        return sorted(costs.of_repeats(name).values())
 
-    yield Column(name, heading, small, of(median), reading, lambda costs: costs.reason or reason)
-    yield from (in_csv(f"{name.removesuffix('_s')}_{word}_s", of(end)) for word, end in (("min", min), ("max", max)))
+    key = name.removesuffix("_s")
+    yield Column(name, heading, small, lambda cell: median(repeats(cell)), reading, lambda cell: cell.reason or reason)
+    yield from ends_in_csv(f"{key}_min_s", f"{key}_max_s", repeats)
 
 
 def _rate(name: str, heading: str, reason: str = "not measured") -> Column:
@@ -244,14 +244,6 @@ def _equal(costs: Costs) -> Entry:
     return Entry.words("yes") if all(made) else Entry.words("NO", chip="invalid")
 
 
-def _restart(end: Callable[[list[float]], float | None]) -> Callable[[Costs], float | None]:
-    def of(costs: Costs) -> float | None:
-        seconds = [repeat.restart_s for repeat in costs.measured.values() if repeat.restart_s]
-        return end(seconds) if seconds else None
-
-    return of
-
-
 COLUMNS = (
     Column("sharding", "sharding", read=lambda costs: costs.cell.group.summary.options.sharding),
     Column("file_system", "file system", read=lambda costs: _first(costs, "file_system")),
@@ -266,8 +258,7 @@ COLUMNS = (
     _rate("load_cold_s", "cold load", NO_DROP),
     *_seconds("load_warm_s", "warm load", "s"),
     _rate("load_warm_s", "warm load"),
-    Column("restart_s", "restart", "s, after a kill", _restart(median), reading, "no restart was measured"),
-    *(in_csv(f"restart_{word}_s", _restart(end)) for word, end in (("min", min), ("max", max))),
+    *_seconds("restart_s", "restart", "s, after a kill", "no restart was measured"),
     Column("loaded_is_saved", "loaded is saved", read=_equal),
     in_csv("differs", lambda costs: "; ".join(costs.unlike)),
 )  # fmt: skip
@@ -302,12 +293,9 @@ def _share(part: str) -> Iterator[Column]:
         why = "failures come so often that no interval is finished"
         return Entry.of(value, lambda share: show(share) + between, why)
 
-    def end(place: int) -> Callable[[Hour], float | None]:
-        return lambda hour: (hour.range(part) or (None, None))[place]
-
-    yield Column(f"computed_{part}_share", PARTS[part], "computed", read, by_value=True)
-    yield in_csv(f"computed_{part}_share_min", end(0))
-    yield in_csv(f"computed_{part}_share_max", end(1))
+    key = f"computed_{part}_share"
+    yield Column(key, PARTS[part], "computed", read, by_value=True)
+    yield from ends_in_csv(f"{key}_min", f"{key}_max", lambda hour: hour.range(part))
 
 
 HOUR_COLUMNS = (

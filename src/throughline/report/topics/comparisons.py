@@ -1,10 +1,11 @@
 """Show comparisons: every pair of a benchmark with its ratio and verdict."""
 
 from collections.abc import Iterator
+from operator import attrgetter
 
 from throughline.numbers import percent, reading
 from throughline.report.analysis.comparison import places, too_few, would_tell
-from throughline.report.render.tables import CSV, NOT_KNOWN, PAGE, Column, Entry, Table, in_csv, interval
+from throughline.report.render.tables import CSV, NOT_KNOWN, PAGE, Column, Entry, Table, ends_in_csv, in_csv, interval
 from throughline.report.topic import Scope, Topic
 
 TESTS = {True: "paired t-test of rounds", False: "Welch's t-test"}
@@ -18,21 +19,18 @@ COLUMNS = (
            read=lambda pair: f"{reading(pair.other.median)} against {reading(pair.base.median)}"),
     Column("ratio", "ratio", "of the medians", lambda pair: Entry(
         f"{pair.ratio:.{places(pair.tested) if pair.tested else 3}f}", pair.ratio)),
-    in_csv("ratio_at_least", lambda pair: pair.range and pair.range[0]),
-    in_csv("ratio_at_most", lambda pair: pair.range and pair.range[1]),
+    *ends_in_csv("ratio_at_least", "ratio_at_most", attrgetter("range")),
     Column("tested_ratio", "tested ratio", read=lambda pair: pair.tested and Entry(
         f"{pair.tested.ratio:.{places(pair.tested)}f}", pair.tested.ratio), reason="there is no test"),
-    in_csv("tested_at_least", lambda pair: pair.tested and pair.tested.low),
-    in_csv("tested_at_most", lambda pair: pair.tested and pair.tested.high),
-    in_csv("corrected_at_least", lambda pair: pair.corrected and pair.corrected[0]),
-    in_csv("corrected_at_most", lambda pair: pair.corrected and pair.corrected[1]),
+    *ends_in_csv("tested_at_least", "tested_at_most", lambda pair: pair.tested and (pair.tested.low, pair.tested.high)),
+    *ends_in_csv("corrected_at_least", "corrected_at_most", attrgetter("corrected")),
     interval(lambda pair: pair.interval or NOT_KNOWN),
     in_csv("test", lambda pair: TESTS[pair.in_rounds] if pair.tested else None),
-    in_csv("p", lambda pair: pair.p),
-    in_csv("p_holm", lambda pair: pair.adjusted),
+    in_csv("p", attrgetter("p")),
+    in_csv("p_holm", attrgetter("adjusted")),
     in_csv("family", lambda pair: pair.family if pair.tested else None),
-    in_csv("pairs_tested", lambda pair: pair.tests),
-    in_csv("margin", lambda pair: pair.margin),
+    in_csv("pairs_tested", attrgetter("tests")),
+    in_csv("margin", attrgetter("margin")),
     in_csv("smallest_difference", lambda pair: pair.floor.share if pair.floor else None),
     in_csv("a_a_pairs", lambda pair: pair.floor.compared if pair.floor else 0),
     Column("verdict", "verdict", read=Entry.verdict),

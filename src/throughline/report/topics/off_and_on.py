@@ -5,6 +5,7 @@ A second table has the cells of GPT-2 as OneFlow's study of GPT-2 prints them.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
 
@@ -13,7 +14,7 @@ from throughline.numbers import MIB, percent
 from throughline.records import CellRecord
 from throughline.report.analysis.cells import Cell
 from throughline.report.analysis.comparison import Pair
-from throughline.report.render.tables import CSV, PAGE, Column, Entry, Table, in_csv
+from throughline.report.render.tables import CSV, PAGE, Column, Entry, Table, ends_in_csv, in_csv
 from throughline.report.topic import Scope, Topic
 from throughline.spec import Topology
 
@@ -110,10 +111,8 @@ def _switched_on(pair: Pair) -> str:
 def _columns(figure: str, heading: str) -> Iterator[Column]:
     """Yield the columns of a figure: how it changes, and in the CSV both figures and the change."""
     yield Column(heading=heading, read=lambda pair: in_words(*off_on(figure, pair), SCALES[figure]), forms=(PAGE,))
-    yield in_csv(f"{figure}_off", lambda pair: off_on(figure, pair)[0])
-    yield in_csv(f"{figure}_on", lambda pair: off_on(figure, pair)[1])
-    yield in_csv(f"{figure}_change", lambda pair: change(*off_on(figure, pair))[0])
-    yield in_csv(f"{figure}_change_of_off", lambda pair: change(*off_on(figure, pair))[1])
+    yield from ends_in_csv(f"{figure}_off", f"{figure}_on", partial(off_on, figure))
+    yield from ends_in_csv(f"{figure}_change", f"{figure}_change_of_off", lambda pair: change(*off_on(figure, pair)))
 
 
 def _saved(pair: Pair) -> Entry:

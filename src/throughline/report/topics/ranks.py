@@ -16,7 +16,7 @@ from throughline.report.analysis.cells import Cell, Group
 from throughline.report.analysis.slow_ranks import Own, RankStanding
 from throughline.report.render import plots as draws
 from throughline.report.render import table_files
-from throughline.report.render.tables import CSV, PAGE, Column, Entry, Table, in_csv
+from throughline.report.render.tables import CSV, PAGE, Column, Entry, Table, ends_in_csv, in_csv
 from throughline.report.topic import Drawing, Scope, Topic
 
 SHOWN = 8
@@ -53,12 +53,11 @@ def _figure(name: str, key: str, unit: str, heading: str, show: Callable[[Any], 
             return None
         return Entry(signed(share) + (f" ({signed(ends[0])} to {signed(ends[1])})" if ends else ""), share)
 
-    yield Column(f"{key}_{unit}", heading, "", of_own(lambda own: own.standing.median), show, reason, forms=(PAGE, CSV))
+    yield Column(f"{key}_{unit}", heading, "", of_own(attrgetter("standing.median")), show, reason, forms=(PAGE, CSV))
     yield Column(f"{key}_distance", "from the others", "", of_own(distance), reason=reason, forms=(PAGE, CSV))
-    yield in_csv(f"{key}_distance_min", of_own(lambda own: own.distances and own.distances[0]))
-    yield in_csv(f"{key}_distance_max", of_own(lambda own: own.distances and own.distances[1]))
-    yield in_csv(f"{key}_coverage", of_own(lambda own: own.coverage))
-    yield in_csv(f"{key}_p", of_own(lambda own: own.standing.p_holm))
+    yield from ends_in_csv(f"{key}_distance_min", f"{key}_distance_max", of_own(attrgetter("distances")))
+    yield in_csv(f"{key}_coverage", of_own(attrgetter("coverage")))
+    yield in_csv(f"{key}_p", of_own(attrgetter("standing.p_holm")))
 
 
 def _verdict(standing: RankStanding) -> Entry:

@@ -1,11 +1,10 @@
 """The seconds from the command to the end of the first step, by part: what every start and restart costs."""
 
-from collections.abc import Callable
 from functools import partial
 
 from throughline.records import StartUp
 from throughline.report.analysis.cells import Cell
-from throughline.report.render.tables import Column, Table, in_csv
+from throughline.report.render.tables import Column, Table, ends_in_csv
 from throughline.report.topic import Scope, Topic
 from throughline.statistics import median
 
@@ -36,10 +35,6 @@ def _first_step(from_cache: bool, cell: Cell) -> float | None:
     return median([repeat.first_step_s for repeat in _repeats(cell) if repeat.from_cache is from_cache])
 
 
-def _end(of: Callable[[list[float]], float], cell: Cell) -> float | None:
-    return of([*cell.start_seconds.values()]) if cell.start_seconds else None
-
-
 def _reason(part: str, cell: Cell) -> str | None:
     return next((repeat.reasons.get(part) for repeat in _repeats(cell)), None)
 
@@ -47,8 +42,7 @@ def _reason(part: str, cell: Cell) -> str | None:
 NO_REPEAT = "no repeat compiled like this, or the library does not say"
 COLUMNS = (
     Column("start_s", "whole start", "s", partial(_middle, "total_s"), seconds),
-    in_csv("start_min_s", partial(_end, min)),
-    in_csv("start_max_s", partial(_end, max)),
+    *ends_in_csv("start_min_s", "start_max_s", lambda cell: sorted(cell.start_seconds.values())),
     *(
         Column(key, heading, "s", partial(_middle, key), seconds, partial(_reason, key))
         for key, heading in PARTS.items()

@@ -22,7 +22,7 @@ from throughline.report.analysis.cells import STATUS_LABELS, STATUS_MEANINGS, Ce
 from throughline.report.analysis.titles import title
 from throughline.report.render import cell_columns, plots, tables
 from throughline.report.render.plots import MEASURED, Point, Series, Theme
-from throughline.report.render.tables import CSV, PAGE, TEXT, Column, Entry, Table, in_csv
+from throughline.report.render.tables import CSV, PAGE, TEXT, Column, Entry, Table, ends_in_csv, in_csv
 from throughline.report.topic import Drawing, Scope, Topic
 from throughline.report.topics import checks
 from throughline.spec import Topology, job
@@ -119,8 +119,7 @@ def csv(scope: Scope) -> Table:
     units = dict.fromkeys(unit for cell in scope.cells for unit in cell.record.other_units)
     columns = [
         *(Column(key, read=attrgetter(f"record.{name}"), whole=name == "n") for key, name in FIELDS.items()),
-        in_csv("speedup_at_least", lambda cell: cell.record.speedup_range and cell.record.speedup_range[0]),
-        in_csv("speedup_at_most", lambda cell: cell.record.speedup_range and cell.record.speedup_range[1]),
+        *ends_in_csv("speedup_at_least", "speedup_at_most", attrgetter("record.speedup_range")),
         Column("repeats_left_out", read=lambda cell: sum(len(p.repeats) for p in cell.record.left_out), whole=True),
         in_csv("reasons", lambda cell: "; ".join(cell.record.reasons)),
         *(in_csv(f"median_{unit.replace('/', '_per_')}", partial(speed, unit, False)) for unit in units),
