@@ -6,7 +6,7 @@ of ours stand beside it, with what differs.
 """
 
 import csv
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,7 +15,6 @@ from typing import Any, get_args
 from pydantic import ValidationError
 
 from throughline.files import UserError, resource
-from throughline.grouping import grouped
 from throughline.records import Result
 from throughline.records.imported import Beside
 from throughline.statistics import Range
@@ -87,13 +86,8 @@ class SimilarResult:
     differs: tuple[str, ...]
 
 
-def by_size(rows: Iterable[Result]) -> Mapping[tuple[str, int | None], Sequence[Result]]:
-    """Return the rows of each model and number of devices."""
-    return grouped(rows, lambda row: (row.model, row.devices))
-
-
 def similar(ours: Result, others: Mapping[tuple[str, int | None], Sequence[Result]]) -> Iterator[SimilarResult]:
-    """Yield the results of others that are like one of ours."""
+    """Yield the results of others that are like one of ours. others: by model and number of devices."""
     median = float(ours.value or 0)
     low, high = ours.repeats or (median, median)
     for other in others.get((ours.model, ours.devices), ()):

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure as Plot
 from throughline.comparables import plausibility, published
 from throughline.comparables.plausibility import Doubt
 from throughline.comparables.published import SimilarResult
+from throughline.grouping import grouped
 from throughline.records import MaxBatch, PredictedSeries, Predictions, Result
 from throughline.report.analysis import judged_pairs, slow_ranks
 from throughline.report.analysis.advice import Note
@@ -104,7 +105,7 @@ class Scope:
     @cached_property
     def similar(self) -> list[tuple[Cell, SimilarResult]]:
         """The cells of this benchmark, each with the results of others that are like it."""
-        others = published.by_size([*self.imported, *published.rows()])
+        others = grouped([*self.imported, *published.rows()], lambda row: (row.model, row.devices))
         return [(cell, result) for cell, row in self.results.items() for result in published.similar(row, others)]
 
     @cached_property

@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from throughline import workloads
 from throughline.files import UserError
 from throughline.grouping import grouped
+from throughline.numbers import counted
 from throughline.records import CellRecord, Device, Summary
 from throughline.report.analysis import advice, cost, differences, summary
 from throughline.report.analysis.baseline import ONE_DEVICE
@@ -158,8 +159,7 @@ class Cell:
     @property
     def devices(self) -> str:
         """Its devices in words, such as `32 devices (4n8g)`."""
-        world = self.topology.world
-        return f"{world} device{'s' if world > 1 else ''} ({self.topology})"
+        return f"{counted(self.topology.world, 'device')} ({self.topology})"
 
     @property
     def baseline(self) -> str:

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 
 from throughline import ratios
+from throughline.grouping import grouped
 from throughline.records import Cost
 from throughline.report.analysis import advice
 from throughline.report.analysis.cells import Cell, Group, in_rounds, real
@@ -82,17 +83,15 @@ def measured_twice(groups: Sequence[Group]) -> Iterator[Pair]:
             yield replace(pair, tested=test, in_rounds=paired)
 
 
-def floor_of(cells: Iterable[Cell], again: Sequence[Pair]) -> Floor | None:
+def floor_of(cells: Sequence[Cell], again: Sequence[Pair]) -> Floor | None:
     """Return the widest A/A ratio that belongs to one of two cells, with the framework of that cell."""
-    cells = list(cells)
     own = [pair for pair in again if any(_belongs(pair, cell, of_framework=True) for cell in cells)]
     names = dict.fromkeys(pair.base.framework for pair in own)
     return Floor(" and ".join(names), max(abs(pair.log) for pair in own), len(own)) if own else None
 
 
-def noise_of(cells: Iterable[Cell], again: Sequence[Pair]) -> ratios.Noise | None:
+def noise_of(cells: Sequence[Cell], again: Sequence[Pair]) -> ratios.Noise | None:
     """Return by how much whole measurements differ beyond their repeats, from the A/A runs of all frameworks."""
-    cells = list(cells)
     belong = [pair for pair in again if any(_belongs(pair, cell) for cell in cells)]
     return ratios.between_measurements([pair.tested for pair in belong if pair.tested])
 
@@ -164,10 +163,9 @@ def _frameworks(groups: Sequence[Group]) -> Iterator[Pair]:
 
 def best_of_others(groups: Iterable[Group], first: Cell) -> list[Cell]:
     """Return the cell with the highest median of every other framework that has a figure."""
-    best: dict[str, Cell] = {}
-    for cell in real(cell for group in groups for cell in group.measured if cell.framework != first.framework):
-        best[cell.framework] = max(best.get(cell.framework, cell), cell, key=lambda one: one.median)
-    return list(best.values())
+    others = real(cell for group in groups for cell in group.measured if cell.framework != first.framework)
+    by_framework = grouped(others, lambda cell: cell.framework)
+    return [max(same, key=lambda cell: cell.median) for same in by_framework.values()]
 
 
 def without_figure(groups: Iterable[Group], first: Cell) -> list[str]:
@@ -198,12 +196,10 @@ def _fastest(groups: Sequence[Group]) -> Iterator[Pair]:
 
 def _precisions(groups: Sequence[Group]) -> Iterator[Pair]:
     """Compare lower precisions with fp32 (or else tf32), each at its fastest batch, on every topology."""
-    best: dict[tuple[str, str], dict[str, Cell]] = {}
-    for cell in (cell for group in groups for cell in group.measured):
-        of_precision = best.setdefault((cell.framework, str(cell.topology)), {})
-        kept = of_precision.get(cell.group.precision, cell)
-        of_precision[cell.group.precision] = max(kept, cell, key=lambda one: one.median)
-    for of_precision in best.values():
+    cells = (cell for group in groups for cell in group.measured)
+    for same in grouped(cells, lambda cell: (cell.framework, cell.topology)).values():
+        fastest_last = sorted(same, key=lambda cell: -cell.median)[::-1]
+        of_precision = {cell.group.precision: cell for cell in fastest_last}
         full = of_precision.get("fp32") or of_precision.get("tf32")
         for lower in (of_precision[precision] for precision in LOWER if full and precision in of_precision):
             assert full

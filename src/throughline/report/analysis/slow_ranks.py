@@ -70,9 +70,8 @@ Frames = dict[str, pd.DataFrame]
 """Each known figure of the ranks of a cell, with a row for each rank and a column for each repeat."""
 
 
-def standings(groups: Iterable[Group], everything: Iterable[Group]) -> list[RankStanding]:
+def standings(groups: Iterable[Group], everything: Sequence[Group]) -> list[RankStanding]:
     """Return every rank of every cell with several ranks, if something is known of them by themselves."""
-    everything = list(everything)
     cells = [cell for group in groups if group.exchanges for cell in group.measured]
     known = {cell: found for cell in cells if (found := _known(cell, everything))[1]}
     peers = {
@@ -89,7 +88,7 @@ def _by_rank(frame: pd.DataFrame) -> dict[int, dict[int, float]]:
     return {int(str(rank)): {int(str(k)): v for k, v in row.dropna().items()} for rank, row in frame.iterrows()}
 
 
-def _known(cell: Cell, everything: Iterable[Group]) -> tuple[Sequence[RankFigures], Frames]:
+def _known(cell: Cell, everything: Sequence[Group]) -> tuple[Sequence[RankFigures], Frames]:
     """Return a cell's ranks, and what is known of them with and without exchange."""
     alone, unlike = derived(cell, "no_gradient_sync", everything)
     records = {SOLO: alone.record} if alone and not unlike else {}

@@ -255,16 +255,10 @@ def _of_repeats(runs: Sequence[RunRecord | None], name: str) -> list[Any] | None
     return values if any(values) else None
 
 
-def _ran_in(run: RunRecord, stated: dict[str, Any]) -> dict[str, Any]:
-    """Return those parts of a run's device, environment and data that differ from the summary's."""
-    here = differences.of_run(run)
-    return {key: here.get(key) for key in {**stated, **here} if here.get(key) != stated.get(key)}
-
-
 def _cell(
     pool: Pool, repeats: int, base: str, base_runs: Sequence[RunRecord], terms: Terms, stated: dict[str, Any]
 ) -> CellRecord:
-    """Return a cell's record, without warnings."""
+    """Return a cell's record, without warnings. `ran_in` keeps what differs from the facts `stated` in the summary."""
     every, runs, spec = pool.every, pool.kept, pool.every[0].spec
     speeds, base_speeds = ([r.samples_per_s for r in of if r.samples_per_s is not None] for of in (runs, base_runs))
     n = max(repeats, *(run.spec.repeat for run in every))
@@ -281,6 +275,7 @@ def _cell(
     interval = None if str(spec.topology) == base else statistics.speedup_range(speeds, base_speeds)
     rated = cost.rate(next((run.device for run in runs if run.device), None), terms.prices)
     ok = [run for run in runs if run.status == "ok"]
+    here = differences.of_run(ok[-1]) if ok else {}
     return CellRecord(
         values=[run.samples_per_s if run else None for run in timed],
         n=n,
@@ -315,7 +310,7 @@ def _cell(
         ranks=hardware_totals.of_ranks(runs, n),
         start_up=_of_repeats(timed, "start_up"),
         checkpoints=_of_repeats(timed, "checkpoints"),
-        ran_in=_ran_in(ok[-1], stated) if ok else None,
+        ran_in={key: here.get(key) for key in stated | here if here.get(key) != stated.get(key)} if ok else None,
         started=min((run.started for run in ok), default=None),
         ended=max((run.ended for run in ok), default=None),
         **hardware_totals.of(runs),

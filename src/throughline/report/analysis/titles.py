@@ -15,7 +15,7 @@ def switches(summary: Summary) -> str:
 
     Empty for programs of somebody else, which decide it themselves, and for runs that train nothing.
     """
-    options = summary.options
+    options, groups = summary.options, summary.options.hybrid_shard_groups
     if summary.model == DECIDES or not workloads.trains(summary.model) or options.data == "reading":
         return ""
     always = [
@@ -34,7 +34,7 @@ def switches(summary: Summary) -> str:
         "W/O exchange of gradients": not options.gradient_sync,
         f"W/ exchange in {options.reduce_dtype}": options.reduce_dtype != "fp32",
         f"W/ sharding: {options.sharding}": options.sharding != "none",
-        f"W/ sharding in {_groups(options.hybrid_shard_groups)}": options.hybrid_shard_groups != 1,
+        f"W/ sharding in {'each node' if groups == 'nodes' else f'{groups} groups'}": groups != 1,
         f"W/ products in fp32, rounded to {summary.precision}, in {', '.join(emulate)}": bool(emulate),
         f"W/ fp8 scaled {options.fp8_scaling}": summary.precision == "fp8",
         f"W/ tensor parallelism over {options.tensor_parallel} devices": options.tensor_parallel > 1,
@@ -43,10 +43,6 @@ def switches(summary: Summary) -> str:
         "W/ synthetic files": synthetic_files(summary),
     }
     return " & ".join([*always, *(words for words, holds in unusual.items() if holds)])
-
-
-def _groups(hybrid_shard_groups: int | str) -> str:
-    return "each node" if hybrid_shard_groups == "nodes" else f"{hybrid_shard_groups} groups"
 
 
 def _compiling(summary: Summary) -> str:

@@ -151,7 +151,8 @@ def render(
     """Return the page as HTML text. Its links are relative to `output`."""
     now, before = groups(results.present.values(), asked), groups(results.earlier.values())
     logs = RunLogs.of({**results.earlier, **results.present}, output)
-    here, summaries = logs.behind(results.present), [*results.present.values(), *results.earlier.values()]
+    here = [logs.runs[log] for log in _logs(results.present) if log in logs.runs]
+    summaries = [*results.present.values(), *results.earlier.values()]
     imported = [row for source in results.imports for row in source.results().values()]
     script = (HERE / "report.js").read_text(encoding="utf-8")
     of_archives = [section for found in results.archives for section in compared.sections(found)]
@@ -302,10 +303,6 @@ class RunLogs:
         }
         runs = {log: records.stored_run(log.with_suffix(".json")) for log in _logs(summaries)}
         return cls(folders, {log: run for log, run in runs.items() if run}, page)
-
-    def behind(self, summaries: Mapping[Path, records.Summary]) -> list[records.RunRecord]:
-        """Return the records that are behind these summaries."""
-        return [self.runs[log] for log in _logs(summaries) if log in self.runs]
 
     def _path(self, group: Group, log: str) -> Path | None:
         folder = self.folders.get((group.benchmark, group.batch, group.precision))

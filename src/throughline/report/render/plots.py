@@ -18,7 +18,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from matplotlib.transforms import offset_copy
 
-from throughline.files import atomic
+from throughline.files import atomic, write_text
 from throughline.numbers import reading
 from throughline.spec import Topology
 
@@ -108,8 +108,7 @@ def svg(figure: Plot, theme: Theme) -> str:
 
 def save(figure: Plot, path: Path) -> None:
     """Write the figure to `path` with .svg and to `path` with .png."""
-    with atomic(path.with_name(f"{path.name}.svg")) as temporary:
-        temporary.write_text(svg(figure, LIGHT), encoding="utf-8", newline="\n")
+    write_text(path.with_name(f"{path.name}.svg"), svg(figure, LIGHT))
     with atomic(path.with_name(f"{path.name}.png")) as temporary:
         figure.savefig(temporary, format="png", dpi=160, facecolor=LIGHT.surface, metadata={"Software": None})
 

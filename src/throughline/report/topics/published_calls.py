@@ -134,11 +134,9 @@ TOPIC = Topic("published_calls", "The device beside published ones", INTRO, orde
 
 def pairs(scope: Scope) -> Iterator[tuple[Reached, Result]]:
     """Yield our bus bandwidth at the largest size with each one that nccl-tests has for the operation and devices."""
-    largest: dict[object, Reached] = {}
-    for call in reached(scope.groups):
-        if call.name == "bus_bandwidth" and call.size >= largest.get(call.cell, call).size:
-            largest[call.cell] = call
-    for call in largest.values():
+    calls = (call for call in reached(scope.groups) if call.name == "bus_bandwidth")
+    for same_cell in grouped(calls, lambda call: call.cell).values():
+        call = max(same_cell, key=lambda call: call.size)
         for row in scope.imported:
             same = row.model.replace("_", "-").replace("alltoall", "all-to-all") == call.model
             if row.unit == "GB/s" and same and row.devices in (call.cell.topology.world, None):

@@ -1,21 +1,23 @@
 """Show published and imported results beside ours, and what is implausible about our own rows."""
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from throughline.comparables.plausibility import SPEEDUP, Doubt
 from throughline.comparables.published import SimilarResult
-from throughline.numbers import reading, span
-from throughline.records import Result
+from throughline.grouping import grouped
+from throughline.numbers import counted, reading, span
 from throughline.report.analysis.advice import Note
 from throughline.report.analysis.cells import Cell, Group
 from throughline.report.render.plots import Point, Series
-from throughline.report.render.tables import CSV, PAGE, Column, Table, texts
+from throughline.report.render.tables import CSV, PAGE, Column, Table, ends_in_csv, texts
 from throughline.report.topic import Drawing, Scope, Topic
 from throughline.report.topics import throughput
 
+SERIES = attrgetter("source", "framework", "software", "options")
+"""Returns what all results in one line of a plot have in common."""
 LINES = 6
 """The most lines in a plot, including ours: as many as there are colours."""
 
@@ -38,28 +40,20 @@ def table(scope: Scope) -> Table | None:
         of("samples_per_s", lambda cell, _: cell.median, "our speed", show=reading),
         of("their_samples_per_s", lambda _, similar: similar.samples_per_s, "their speed", show=reading),
         of("ratio", lambda _, similar: similar.ratio, "ours over theirs", show="{:.3f}".format),
-        of("ratio_at_least", lambda _, similar: similar.range[0]),
-        of("ratio_at_most", lambda _, similar: similar.range[1]),
+        *ends_in_csv("ratio_at_least", "ratio_at_most", lambda pair: pair[1].range),
         Column(heading="its range", read=lambda pair: span(pair[1].range, 3), forms=(PAGE,)),
         of("differs", lambda _, similar: "; ".join(similar.differs), "theirs differ in"),
-        of("implausible", lambda _, similar: _doubts(scope, similar.other), "implausible"),
-    )
+        of("implausible", lambda _, similar: similar.other.implausible or "; ".join(
+            doubt.text for doubt in scope.doubts if doubt.row is similar.other), "implausible"),
+    )  # fmt: skip
     return Table.if_any(scope.similar, columns, forms=(PAGE, CSV))
-
-
-def _doubts(scope: Scope, other: Result) -> str:
-    """Return what is implausible about a row of others."""
-    return other.implausible or "; ".join(doubt.text for doubt in scope.doubts if doubt.row is other)
 
 
 def drawings(scope: Scope) -> Iterator[Drawing]:
     """Draw the throughput of every group with the longest series of each other source."""
     for group in scope.groups:
-        sources: defaultdict[tuple[str, ...], list[tuple[Cell, SimilarResult]]] = defaultdict(list)
-        for cell, similar in scope.similar:
-            if cell.group is group:
-                other = similar.other
-                sources[other.source, other.framework, other.software or "", other.options].append((cell, similar))
+        here = (pair for pair in scope.similar if pair[0].group is group)
+        sources = grouped(here, lambda pair: SERIES(pair[1].other))
         longest = {results[0][1].other.source: _series(results) for results in sorted(sources.values(), key=len)}
         several = [series for series in longest.values() if len(series.points) > 1]
         lines = sorted(several, key=lambda series: -len(series.points))[: max(1, LINES - len(group.frameworks))]
@@ -87,8 +81,8 @@ BESIDE = Topic("beside", "Beside others", INTRO, order=190, table=table, drawing
 
 def _about_ours(scope: Scope) -> list[tuple[Doubt, str]]:
     """Return the doubts about our rows, each with the framework and the number of its devices."""
-    ours = [(doubt, doubt.row.devices or 0) for doubt in scope.doubts if doubt.row.origin == "measured"]
-    return [(doubt, f"{doubt.row.framework}, {count} device{'' if count == 1 else 's'}") for doubt, count in ours]
+    ours = [doubt for doubt in scope.doubts if doubt.row.origin == "measured"]
+    return [(doubt, f"{doubt.row.framework}, {counted(doubt.row.devices or 0, 'device')}") for doubt in ours]
 
 
 def implausible(scope: Scope) -> Table | None:

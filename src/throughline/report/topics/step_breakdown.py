@@ -81,9 +81,8 @@ class Split:
         return f"{milliseconds(self.shown[name])} ({percent(self.shown[name] / self.step_s)})"
 
 
-def split(group: Group, everything: Iterable[Group]) -> list[Split]:
+def split(group: Group, everything: Sequence[Group]) -> list[Split]:
     """Return the splits of a group's measured cells for which runs without a part were measured."""
-    everything = list(everything)
     return [step for cell in group.measured if (step := _of_cell(cell, everything))]
 
 
@@ -219,9 +218,9 @@ class Exchange:
     alone: dict[str, float | None]
 
 
-def exchanges(groups: Iterable[Group], everything: Iterable[Group]) -> list[Exchange]:
+def exchanges(groups: Iterable[Group], everything: Sequence[Group]) -> list[Exchange]:
     """Return the exchange of every measured cell whose ranks exchanged messages alone, or said why they did not."""
-    everything, found = list(everything), []
+    found = []
     for group in groups:
         parts = {step.cell: step.parts.get("communication") for step in split(group, everything)}
         for cell in group.measured:
