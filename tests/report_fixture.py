@@ -20,7 +20,7 @@ from throughline import command, frameworks
 from throughline.observe import environment, work
 from throughline.records import SCHEMA, EquivalenceVerdict, Summary
 from throughline.report.analysis import cells, summary
-from throughline.report.render import table_files
+from throughline.report.render import page, table_files
 from throughline.report.render.tables import CSV, Table
 from throughline.report.topic import Scope
 from throughline.study.runs import read_spec
@@ -271,6 +271,12 @@ def scoped(*summaries: Summary) -> Scope:
     """Return the scope of the first summary's benchmark, beside all the others."""
     groups = cells.groups(summaries)
     return Scope([group for group in groups if group.benchmark == summaries[0].benchmark], groups)
+
+
+def page_of(root: Path, *summaries: Summary) -> str:
+    """Return the report on these summaries, whose records are below `root`."""
+    places = {root / f"{one.benchmark}/bz{one.batch}_{one.precision}.json": one for one in summaries}
+    return page.render(page.Results(places), [], None, root / "report.html")
 
 
 def frame(table: Table | None) -> pd.DataFrame:

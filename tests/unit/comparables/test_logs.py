@@ -4,9 +4,6 @@ The logs below are synthetic, but every line has the form of its program. Their 
 that the rule drops are 1000 times too fast or too slow.
 """
 
-from __future__ import annotations
-
-import csv
 import gzip
 import json
 import os
@@ -150,6 +147,7 @@ TRAINER_PRINTS = (
     "{'loss': 2.7, 'grad_norm': 0.66, 'learning_rate': 1e-05, 'epoch': 0.1}\n"
     "{'train_runtime': 358.4, 'train_samples_per_second': 11.43, 'train_steps_per_second': 0.7, 'epoch': 1.0}\n"
 )
+TRAINER_TWICE = TRAINER_PRINTS + "  train_samples_per_second =      11.43\n"
 KERAS = "".join(
     f"Epoch {epoch}/2\n\x1b[1m 1/32\x1b[0m ━━━━ \x1b[1m1:02\x1b[0m 9s/step - loss: 2.3\n"
     f"\x1b[1m32/32\x1b[0m ━━━━ \x1b[1m3s\x1b[0m {ms}ms/step - loss: 2.1\n"
@@ -234,13 +232,13 @@ NCCL = (
     "#  Rank  0 Group  0 Pid  14926 on node0 device  0 [000f:01:00.0] NVIDIA H100 80GB HBM3\n"
     + NCCL_ROW.format(512, 128, 0.09) + NCCL_ROW.format(1024, 256, 699.35) + "# Avg bus bandwidth    : 95.3\n"
 )  # fmt: skip
-NCCL_JSON = json.dumps(
-    {
-        "identifier": "nccl-tests structured output",
-        "version": "2.26.6",
-        "benchmark": [{"512": {"oop_busbw": 1.5, "ip_busbw": 9.0}, "1024": {"oop_busbw": 19.5, "ip_busbw": 9.0}}],
-    }
-)
+NCCL_END = NCCL[NCCL.index("     ") :] + "n:1:1 [0] NCCL INFO comm 0x7f rank 1 nranks 16 - Destroy COMPLETE\n"
+NCCL_MPI = NCCL.replace("_perf", "_perf_mpi").replace("Rank  0", "Rank 15")
+NCCL_MPI = NCCL_MPI.replace("      0    20.00    0.05    9.99", "")
+NCCL_JSON = json.dumps({
+    "identifier": "nccl-tests structured output", "version": "2.26.6",
+    "benchmark": [{"512": {"oop_busbw": 1.5, "ip_busbw": 9.0}, "1024": {"oop_busbw": 19.5, "ip_busbw": 9.0}}],
+})  # fmt: skip
 
 BERT_16 = ("bert-base", "fp16")
 LOGS: dict[str, tuple[str, str, float, tuple[Any, ...]]] = {
@@ -286,28 +284,11 @@ LOGS: dict[str, tuple[str, str, float, tuple[Any, ...]]] = {
     "zk.log": (MLPERF, "MLPerf (MLLOG)", 2000 / 40, ("llama31_8b", "fp4", 2, 16)),
     "zl.log": (NCCL, "nccl-tests", 699.35, ("all_reduce", None, None, 8)),
     "zm.log": (prefixed("[1,0]<stdout>:", NCCL), "nccl-tests", 699.35, ("all_reduce", None, None, 8)),
-    "zm2.log": (
-        NCCL[NCCL.index("     ") :] + "n:1:1 [0] NCCL INFO comm 0x7f rank 1 nranks 16 - Destroy COMPLETE\n",
-        "nccl-tests",
-        699.35,
-        (None, None, None, 16),
-    ),
-    "zm3.log": (
-        NCCL.replace("_perf", "_perf_mpi")
-        .replace("Rank  0", "Rank 15")
-        .replace("      0    20.00    0.05    9.99", ""),
-        "nccl-tests",
-        699.35,
-        ("all_reduce", None, None, 16),
-    ),
+    "zm2.log": (NCCL_END, "nccl-tests", 699.35, (None, None, None, 16)),
+    "zm3.log": (NCCL_MPI, "nccl-tests", 699.35, ("all_reduce", None, None, 16)),
     "all_reduce_8.txt": (NCCL[NCCL.index("# nThread") :], "nccl-tests", 699.35, ("all-reduce", None, None, 8)),
     "zn.json": (NCCL_JSON, "nccl-tests", 19.5, (None, None, None, None)),
-    "zo.log": (
-        TRAINER_PRINTS + "  train_samples_per_second =      11.43\n",
-        "Hugging Face Trainer",
-        11.43,
-        (None, None, None, None),
-    ),
+    "zo.log": (TRAINER_TWICE, "Hugging Face Trainer", 11.43, (None, None, None, None)),
 }
 
 
@@ -556,8 +537,7 @@ def test_tables_and_plots_mark_what_is_imported(tmp_path: Path) -> None:
     assert "imported" in by_file["run_gpu8.log"]
     assert "foreign" in by_file["other.log"]
     imports.write(read, tmp_path / "drawn")
-    with open(tmp_path / "drawn" / "throughput.csv", encoding="utf-8") as stream:
-        table = {row["file"]: row for row in csv.DictReader(stream)}
+    table = {row["file"]: row for row in report_fixture.read_csv(tmp_path / "drawn" / "throughput.csv")}
     assert {row["origin"] for row in table.values()} == {"imported"}
     assert (table["run_gpu8.log"]["devices"], table["run_gpu8.log"]["from_its_name"]) == ("8", "")
     assert "results that should differ: the same proof as for 1 devices" in table["run_gpu8.log"]["implausible"]
@@ -573,8 +553,7 @@ def test_tables_and_plots_mark_what_is_imported(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not SHARED.is_dir(), reason=f"the published logs are not at {SHARED}")
 def test_every_published_log_gives_its_number_to_the_last_printed_digit() -> None:
-    with open(SHARED / "index.csv", encoding="utf-8") as stream:
-        rows = [row for row in csv.DictReader(stream) if row["published"]]
+    rows = [row for row in report_fixture.read_csv(SHARED / "index.csv") if row["published"]]
     assert len(rows) == 60
     for row in rows:
         run = run_of(SHARED / row["file"], row["file"])

@@ -1,8 +1,5 @@
 """Published results: the file is valid, only its wrong rows are found, and similar rows appear beside ours."""
 
-from __future__ import annotations
-
-import csv
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,8 +14,6 @@ from throughline.files import UserError, sha256
 from throughline.records import Result, ends
 from throughline.report.analysis import summary
 from throughline.report.analysis.cells import groups
-from throughline.report.render import page
-from throughline.report.render.page import Results
 from throughline.report.topic import Scope
 from throughline.report.topics import write_tables
 
@@ -197,10 +192,9 @@ def test_like_rows_stand_beside_ours(tmp_path: Path) -> None:
     )
     assert [found.other.value for _, found in scope.similar if found.other.origin == "imported"] == ["1050"]
     write_tables(scope, tmp_path / "tables")
-    with (tmp_path / "tables/beside.csv").open(encoding="utf-8", newline="") as stream:
-        written = list(csv.DictReader(stream))
+    written = report_fixture.read_csv(tmp_path / "tables/beside.csv")
     assert len(written) == len(scope.similar) and {line["origin"] for line in written} == {"published", "imported"}
-    html = page.render(Results({tmp_path / "bert/bz32_fp32.json": own}), [], None, tmp_path / "report.html")
+    html = report_fixture.page_of(tmp_path, own)
     assert "Beside others" in html and "DLPerf MXNet BERT" in html
     assert html.count("DLPerf MXNet BERT</td>") == len(here)
 

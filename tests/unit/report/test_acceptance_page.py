@@ -1,13 +1,11 @@
 """The page and the table of an acceptance: the verdict first, the slow place named, nothing rounded in the CSV."""
 
-from __future__ import annotations
-
-import csv
 import re
 from pathlib import Path
 
 import pytest
 
+from report_fixture import read_csv
 from throughline.records.acceptance import Acceptance
 from throughline.report.render import acceptance as shown
 from throughline.report.render import page
@@ -27,9 +25,7 @@ def slow(tmp_path: Path) -> Acceptance:
 def written(acceptance: Acceptance, folder: Path) -> dict[str, list[dict[str, str]]]:
     """Write the tables, and return their rows."""
     shown.write(acceptance, folder / "standings.csv", folder / "pairs.csv")
-    texts = {name: (folder / f"{name}.csv").read_text(encoding="utf-8") for name in ("standings", "pairs")}
-    assert texts["pairs"].startswith("first_node,second_node,message_bytes,")
-    return {name: list(csv.DictReader(text.splitlines())) for name, text in texts.items()}
+    return {name: read_csv(folder / f"{name}.csv") for name in ("standings", "pairs")}
 
 
 def test_the_verdict_stands_first(slow: Acceptance, tmp_path: Path) -> None:

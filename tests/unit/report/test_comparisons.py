@@ -1,7 +1,5 @@
 """Pairs: what counts as a difference, and what the machine cannot tell apart."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

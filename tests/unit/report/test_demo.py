@@ -1,7 +1,5 @@
 """The demo report: its records still make a page, the page shows these records, and neither names a machine."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

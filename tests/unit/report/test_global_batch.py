@@ -1,7 +1,5 @@
 """A stated global batch: the micro-batches differ from topology to topology, and all of them are one summary."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -26,8 +26,6 @@ correction for two tests. Without exchange, a step on 1n2g takes .40, .32 and .2
 its exchange: the median is 80 ms, a fifth of .40 s.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from copy import deepcopy

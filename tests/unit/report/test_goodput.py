@@ -1,6 +1,4 @@
-"""What checkpoints cost, from the ranks' reports to the table, and what an hour is computed to be spent on."""
-
-from __future__ import annotations
+"""What starts and checkpoints cost, from ranks' reports to tables, and what an hour is computed to be spent on."""
 
 import random
 from dataclasses import replace
@@ -10,14 +8,17 @@ from typing import Any
 import pytest
 
 import training_fixtures
-from report_fixture import frame, scoped, summarized
+from report_fixture import frame, record, scoped, spec, summarized, write_record
 from throughline.launch import costs
-from throughline.messages import Checkpointed, RankReport, Restarted
+from throughline.messages import Checkpointed, ProgramRun, RankReport, Restarted, StartUp
+from throughline.rank.run import STAGES
 from throughline.records import MeasuredPoint, PredictedCell, PredictedSeries, Predictions, Summary
+from throughline.report.analysis import summary
 from throughline.report.analysis.summary import Terms
 from throughline.report.topic import Scope
-from throughline.report.topics import checkpoint
+from throughline.report.topics import checkpoint, start_up
 
+SECONDS = {"imports": 2.0, **dict.fromkeys(STAGES, 0.5), "first_step": 3.0}
 COSTS = {
     "bytes": 3_000_000_000, "file_system": "lustre", "equal": True, "save_s": [10.0, 12.0, 11.0],
     "async_blocked_s": [1.0], "async_written_s": [9.0], "async_lost_s": [2.0], "load_cold_s": [6.0],
@@ -143,3 +144,32 @@ def test_a_restart_ends_with_its_last_rank_and_counts_only_if_all_loaded_what_wa
     assert (alone["reason"], alone["restart_s"]) == ("no room", None)
     assert all(report.is_killed for report in reports().values())
     assert not any(report.is_killed for report in (*reports(reason="x").values(), *again.values()))
+
+
+def started(seconds: dict[str, float] = SECONDS, from_cache: bool | None = None, **report: Any) -> dict[str, Any]:
+    measured = training_fixtures.report(start_up=StartUp(101.5, seconds, from_cache))
+    found = costs.start_up({0: replace(measured, **report)}, began=100.0)
+    assert found
+    return found
+
+
+def test_the_parts_are_the_whole_and_an_unknown_part_has_its_reason() -> None:
+    whole = started(from_cache=False)
+    assert (whole["total_s"], whole["launch_s"], whole["imports_s"], whole["reasons"]) == (9.0, 1.5, 2.0, {})
+    call = started({part: 1.0 for part in SECONDS if part not in ("data", "optimizer")})
+    assert (call["total_s"], call["data_s"], call["reasons"]["optimizer_s"]) == (6.5, None, "it trains nothing")
+    program = started({"first_step": 4.0}, program=ProgramRun({}, 0.0, []))
+    assert (program["total_s"], program["imports_s"]) == (5.5, None)
+    assert "somebody else" in program["reasons"]["model_s"] and "cache" in program["reasons"]["from_cache"]
+    assert costs.start_up({0: training_fixtures.report()}, 100.0) is None and costs.start_up({}, 100.0) is None
+
+
+def test_a_first_step_that_compiles_is_told_from_one_with_the_cache(tmp_path: Path) -> None:
+    starts = [started({**SECONDS, "first_step": 60.0}, False), started({**SECONDS, "first_step": 4.0}, True), started()]
+    runs = [record(spec(repeat=repeat), 64.0) | {"start_up": start} for repeat, start in enumerate(starts, 1)]
+    scope = scoped(summary.summarize([write_record(tmp_path, run) for run in runs], repeats=4))
+    assert scope.measured[0].start_seconds == {1: 66.0, 2: 10.0, 3: 9.0}
+    row = frame(start_up.table(scope)).iloc[0]
+    figures = [row[key] for key in ("start_s", "start_min_s", "start_max_s", "first_step_s", "model_s", "step_s")]
+    assert figures == pytest.approx([10.0, 9.0, 66.0, 4.0, 0.5, runs[0]["step_seconds"][0]])
+    assert (row["first_step_without_cache_s"], row["first_step_with_cache_s"]) == (60.0, 4.0)

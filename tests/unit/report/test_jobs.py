@@ -1,7 +1,5 @@
 """Whole jobs: from the rows of a published table we print its figures to the last digit, and say what they mean."""
 
-from __future__ import annotations
-
 import csv
 from itertools import groupby
 from pathlib import Path

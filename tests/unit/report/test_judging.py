@@ -1,7 +1,5 @@
 """Goals and prices: what passes, what fails, what cannot be decided, and what it costs."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,15 +1,12 @@
 """Two machines in one table: one set of prices, a best value that the repeats decide, and the break-even price."""
 
-from __future__ import annotations
-
-import csv
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from report_fixture import write_series
+from report_fixture import read_csv, write_series
 from throughline.records import read_summary
 from throughline.records.compared import Compared, MachineCell
 from throughline.report.analysis import machines, summary
@@ -46,8 +43,7 @@ def test_one_table_has_the_cells_of_both_machines(folders: tuple[Path, Path], tm
     found = Compared(schema_=3, started=None, archives=[], machines=compared(*folders))
     (tmp_path / "compare.json").write_text(found.model_dump_json(by_alias=True))
     shown.write(tmp_path / "compare.json", tmp_path / "cells.csv", tmp_path / "machines.csv", tmp_path / "kinds.csv")
-    with (tmp_path / "machines.csv").open(newline="") as stream:
-        rows = list(csv.DictReader(stream))
+    rows = read_csv(tmp_path / "machines.csv")
     assert [(row["machine"], row["topology"], row["best_value"]) for row in rows] == [
         ("here", "1n1g", ""), ("a100", "1n1g", "yes"), ("here", "1n2g", ""),
     ]  # fmt: skip

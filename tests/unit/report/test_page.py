@@ -1,7 +1,5 @@
 """The report needs no network, says what is missing, and never runs anything that is written in records."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os
@@ -17,13 +15,15 @@ import pytest
 from report_fixture import (
     CPU,
     asked,
+    group_of,
     jitter,
+    page_of,
+    summarized,
     write_record,
     write_series,
     write_study,
     write_summaries,
 )
-from throughline.records import read_summary
 from throughline.report.analysis import advice, cells, summary
 from throughline.report.render import cell_columns, page, run_environment
 from throughline.study import config
@@ -96,7 +96,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_it_is_one_file_that_loads_nothing(results: Path) -> None:
     html = (results / "report.html").read_text(encoding="utf-8")
     _, reader = read(results / "report.html")
-    assert reader.loads == [("link", "data:,")]
+    assert (reader.loads, reader.handlers) == ([("link", "data:,")], [])
     assert not re.findall(r"https?://|@import|url\((?!#)", html)
     assert "default-src 'none'" in html
     assert reader.tags.count("script") == 1
@@ -187,18 +187,6 @@ def test_a_benchmark_may_be_called_like_a_section_of_the_page(tmp_path: Path) ->
     assert len(places) == len(names) and len(reader.ids) == len(set(reader.ids))
 
 
-def test_a_precision_that_gains_nothing(tmp_path: Path) -> None:
-    study = {
-        "bz32_fp32": write_series(tmp_path, {"1n1g": jitter(40.0), "1n2g": jitter(39.0)}, device_found=CPU),
-        "bz64_fp16": write_series(tmp_path, {"1n1g": jitter(5.0)}, device_found=CPU, precision="fp16", batch=64),
-    }
-    summaries = write_summaries(tmp_path, study, repeats=5)
-    page.write(tmp_path, summaries, [], None, tmp_path / "report.html")
-    text, _ = read(tmp_path / "report.html")
-    assert re.search(r"fp16 over fp32 torch 1n1g, .*? 0\.125 to 0\.125 slower in these runs", text)
-    assert re.search(r"1n2g over 1n1g torch, .*? slower in these runs", text)
-
-
 def test_a_copy_of_the_page_has_the_summaries(results: Path) -> None:
     """Each summary is in the page byte for byte, as a link that saves it under its name."""
     html = (results / "report.html").read_text(encoding="utf-8")
@@ -226,19 +214,14 @@ def test_the_overview_has_a_row_for_each_framework_of_each_benchmark(results: Pa
 @pytest.mark.slow
 def test_a_derived_benchmark_is_folded_into_its_own(tmp_path: Path) -> None:
     """It has no entry in the contents. If its benchmark is missing, it is shown like any other."""
-    summaries = write_summaries(tmp_path, {"bz32_fp32": write_series(tmp_path, {"1n1g": jitter(100.0)})}, repeats=5)
-    again = write_series(tmp_path, {"1n1g": jitter(102.7)}, benchmark="bert__aa")
-    derived = write_summaries(tmp_path, {"bz32_fp32": again}, repeats=5)
-    page.write(tmp_path, [*derived, *summaries], [], None, tmp_path / "report.html")
-    html = (tmp_path / "report.html").read_text(encoding="utf-8")
+    again = summarized(tmp_path, {"1n1g": 102.7}, benchmark="bert__aa")
+    html = page_of(tmp_path, again, summarized(tmp_path, {"1n1g": 100.0}))
     assert re.findall(r'<li><a href="#benchmark-([^"]+)"', html) == ["bert"]
     assert html.count('<a href="#benchmark-bert">bert</a>') == 1 and '"#benchmark-bert__aa"' not in html
     fold = html[html.index('<details class="fold">') :].partition("</section>\n</details>")[0]
     assert "<b>bert__aa</b> The same configurations as bert, measured again" in fold and "by up to 2.7 %" in fold
     assert 'id="benchmark-bert__aa-bz32_fp32"' in fold and "102.7" in fold
-    page.write(tmp_path, derived, [], None, tmp_path / "alone.html")
-    html = (tmp_path / "alone.html").read_text(encoding="utf-8")
-    assert html.count('<a href="#benchmark-bert__aa">bert__aa</a>') == 1
+    assert page_of(tmp_path, again).count('<a href="#benchmark-bert__aa">bert__aa</a>') == 1
 
 
 def test_the_time_of_every_step(tmp_path: Path) -> None:
@@ -246,15 +229,8 @@ def test_the_time_of_every_step(tmp_path: Path) -> None:
     visible."""
     steps = [0.1] * 1000
     steps[437] = 0.35
-    [place] = write_summaries(
-        tmp_path,
-        {"bz32_fp32": write_series(tmp_path, {"1n1g": jitter(100.0), "1n2g": [200.0]}, beside={"step_seconds": steps})},
-        repeats=5,
-    )
-    page.write(tmp_path, [place], [], None, tmp_path / "report.html")
-    text, _ = read(tmp_path / "report.html")
-    assert "torch 1n1g 100 to 350 ms, median 100" in text
-    html = (tmp_path / "report.html").read_text(encoding="utf-8")
+    html = page_of(tmp_path, summarized(tmp_path, {"1n1g": 100.0, "1n2g": [200.0]}, beside={"step_seconds": steps}))
+    assert "<b>torch 1n1g</b> 100 to 350 ms, median 100" in html
     lines = re.findall(r'<polyline points="([^"]+)"', html)
     assert len(lines) == 5 + 1
     points = [tuple(map(float, point.split(","))) for point in lines[0].split()]
@@ -265,15 +241,13 @@ def test_the_time_of_every_step(tmp_path: Path) -> None:
 
 def test_a_warning_of_several_cells_is_told_once(tmp_path: Path) -> None:
     """It names its cells. A topology or a version is not a number."""
-    spec_of = {"complete": False, "device_found": CPU}
     runs = [
         path
         for speed, topology, used in ((100.0, "1n1g", "1.5"), (190.0, "1n2g", "0.7"), (350.0, "1n4g", "2"))
-        for path in write_series(tmp_path, {topology: jitter(speed)}, **spec_of, beside={
+        for path in write_series(tmp_path, {topology: speed}, device_found=CPU, beside={
             "warnings": [f"others use {used} of 2 cores", "driver 5.4.1 is old", f"made for {topology}"]})
     ]  # fmt: skip
-    [place] = write_summaries(tmp_path, {"bz32_fp32": runs}, repeats=5)
-    [group] = cells.groups([read_summary(place)])
+    group = group_of(summary.summarize(runs, repeats=5))
     assert [(note.where, note.text) for note in advice.notes(group)] == [
         ("torch 1n1g, 1n2g, 1n4g", "others use 2 of 2 cores (numbers of torch 1n4g)"),
         ("torch 1n1g, 1n2g, 1n4g", "driver 5.4.1 is old"),
@@ -298,7 +272,7 @@ def test_nothing_at_all(tmp_path: Path) -> None:
 def test_every_repeat_is_a_dot_on_its_line(
     tmp_path: Path, speeds: list[float], reach: str, places: list[float]
 ) -> None:
-    (group,) = cells.groups([summary.summarize(write_series(tmp_path, {"1n1g": speeds}), repeats=5)])
+    group = group_of(summarized(tmp_path, {"1n1g": speeds}))
     column = cell_columns.repeats(group.measured)
     drawn = str(column.entry(group.measured[0]).html)
     assert column.small == reach
@@ -308,8 +282,7 @@ def test_every_repeat_is_a_dot_on_its_line(
 
 
 def test_the_range_of_a_speedup_has_its_probability(tmp_path: Path) -> None:
-    paths = write_series(tmp_path, {"1n1g": jitter(100.0, 5), "1n2g": jitter(190.0, 3)})
-    (group,) = cells.groups([summary.summarize(paths, repeats=5)])
+    group = group_of(summarized(tmp_path, {"1n1g": 100.0, "1n2g": jitter(190.0, 3)}))
     one, two = (str(cell_columns.SPEEDUP.entry(cell).html) for cell in group.measured)
     # (1 - 2 / 2**5) * (1 - 2 / 2**3)
     assert "the true speedup is in this range with a probability of at least 70.3 %" in two
@@ -318,9 +291,7 @@ def test_the_range_of_a_speedup_has_its_probability(tmp_path: Path) -> None:
 
 def test_a_baseline_of_several_devices_has_no_efficiency(tmp_path: Path) -> None:
     """It would be 100 % of itself. Its timed steps are in the table."""
-    runs = write_series(tmp_path, {"1n2g": jitter(190.0)}, options={"tensor_parallel": 2})
-    (group,) = cells.groups([summary.summarize(runs, repeats=5)])
-    (cell,) = group.measured
+    (cell,) = group_of(summarized(tmp_path, {"1n2g": 190.0}, options={"tensor_parallel": 2})).measured
     shown = cell_columns.EFFICIENCY.entry(cell), cell_columns.SPEEDUP.entry(cell)
     assert {(entry.text, entry.reason) for entry in shown} == {("n/a", "it is the baseline of its own speedups")}
     assert cell_columns.STEPS.entry(cell).text == "100"
@@ -336,9 +307,7 @@ def test_the_commands_that_repeat_it(tmp_path: Path) -> None:
     whole = next(one for one in kept if one.get("configuration"))
     whole["environment"]["tree_clean"] = True
     paths = [write_record(tmp_path, whole)]
-    place = paths[0].parents[2].with_suffix(".json")
-    found = page.Results({place: summary.summarize(paths, repeats=1)})
-    html = page.render(found, [], None, tmp_path / "r.html")
+    html = page_of(tmp_path, summary.summarize(paths, repeats=1))
     name, commit = whole["spec"]["benchmark"], whole["environment"]["commit"]
     assert f"<pre><code>git checkout {commit}\nmake .venv/main.ready\n" in html
     assert "changes that were not committed" not in html
@@ -351,8 +320,7 @@ def test_the_commands_that_repeat_it(tmp_path: Path) -> None:
     other = {**whole, "spec": {**whole["spec"], "framework": "jax"}}
     other["environment"] = {**whole["environment"], "commit": "ab" * 20, "tree_clean": False}
     paths.append(write_record(tmp_path, other))
-    found = page.Results({place: summary.summarize(paths, repeats=1)})
-    html = page.render(found, [], None, tmp_path / "r.html")
+    html = page_of(tmp_path, summary.summarize(paths, repeats=1))
     assert f"git checkout {commit}    # {name}: {whole['spec']['framework']}\n" in html
     assert f"git checkout {'ab' * 20}    # {name}: jax\n" in html
     assert f"changes. They concern {'ab' * 20}." in html

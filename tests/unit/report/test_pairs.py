@@ -1,7 +1,5 @@
 """An option off and on: we print OneFlow's published table of GPT-2 from its own figures, and find its mistakes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,12 +7,10 @@ from typing import Any
 
 import pytest
 
-from report_fixture import CPU, frame, group_of, read_csv, scoped, summarized
+from report_fixture import CPU, frame, group_of, page_of, read_csv, scoped, summarized
 from throughline.numbers import MIB
 from throughline.records import Summary
 from throughline.report.analysis import cells, judged_pairs
-from throughline.report.render import page
-from throughline.report.render.page import Results
 from throughline.report.topic import Scope
 from throughline.report.topics import off_and_on, write_tables
 from throughline.report.topics.off_and_on import Case, Figures
@@ -135,8 +131,7 @@ def test_files_and_page_of_a_pair(tmp_path: Path, measured: list[Summary]) -> No
     assert [wide[name] for name in names] == ["20261120", "2n_2g_2dp_2mp_32bs", "5000", "97"]
     assert "torch: its speedups are relative to 1n2g" in (tmp_path / "split/throughput.md").read_text()
 
-    results = Results({tmp_path / one.benchmark / "bz32_fp32.json": one for one in measured})
-    text = page.render(results, [], None, tmp_path / "report.html")
+    text = page_of(tmp_path, *measured)
     for words in (
         'id="benchmark-split-pairs"', "9450 → 8400 (-1050, ↓11.1 %)", "DeepSpeed&#39;s stage 1 saves about 12",
         "sharding zero1 splits the optimizer&#39;s states: 8 bytes.", "W/ sharding: zero1</small>",
@@ -152,7 +147,7 @@ def test_throughput_in_other_units_is_of_all_devices_and_of_each(tmp_path: Path,
     write_tables(scoped(measured[2]), tmp_path)
     (row,) = read_csv(tmp_path / "figures.csv")
     assert (row["tokens_per_s"], row["tokens_per_s_per_device"]) == ("10240.0", "2560.0")
-    text = page.render(Results({tmp_path / "x.json": measured[2]}), [], None, tmp_path / "report.html")
+    text = page_of(tmp_path, measured[2])
     assert "<dt>per device</dt><dd>2,560 <small>tokens/s</small>" in text
     assert "<small>10,240 tokens/s</small>" in text
     # The only topology is its own baseline, so there is no speedup.

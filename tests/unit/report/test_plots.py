@@ -1,7 +1,5 @@
 """Plots exist for every group, have the same bytes every time, and never interpret hostile names."""
 
-from __future__ import annotations
-
 import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -10,27 +8,20 @@ from typing import Any
 import pytest
 from matplotlib.text import Text
 
-from report_fixture import jitter, record, spec, write_record, write_series, write_study, write_summaries
+from report_fixture import group_of, jitter, scoped, summarized, write_failed, write_study, write_summaries
 from throughline.records import read_summary
-from throughline.report.analysis import cells, summary
+from throughline.report.analysis import summary
 from throughline.report.render import plots as draws
 from throughline.report.render.plots import LIGHT, PAGE, Point, Series, inline, svg
-from throughline.report.topic import Scope
 from throughline.report.topics import throughput, write_plots
 from throughline.spec import Topology
 
 
-def group_of(root: Path, series: dict[str, list[float]], frameworks: tuple[str, ...] = ("torch",)) -> cells.Group:
-    paths = [path for name in frameworks for path in write_series(root, series, framework=name)]
-    (group,) = cells.groups([summary.summarize(paths, repeats=5)])
-    return group
-
-
 @pytest.mark.slow
 def test_files_and_determinism(tmp_path: Path) -> None:
-    groups = cells.groups([read_summary(path) for path in write_summaries(tmp_path, write_study(tmp_path))])
-    write_plots(Scope(groups), tmp_path / "one")
-    write_plots(Scope(groups), tmp_path / "two")
+    scope = scoped(*map(read_summary, write_summaries(tmp_path, write_study(tmp_path))))
+    write_plots(scope, tmp_path / "one")
+    write_plots(scope, tmp_path / "two")
     names = {path.name for path in (tmp_path / "one").iterdir()}
     assert names == {
         f"{stem}.{suffix}"
@@ -48,19 +39,16 @@ def test_files_and_determinism(tmp_path: Path) -> None:
 
 
 def test_a_group_without_values_is_drawn_as_that(tmp_path: Path) -> None:
-    path = write_record(tmp_path, record(spec(), None, status="oom", reason="too large"))
-    (group,) = cells.groups([summary.summarize([path], repeats=1)])
+    group = group_of(summary.summarize(write_failed(tmp_path, "oom"), repeats=1))
     for figure in (throughput.plot(group, PAGE), throughput.speedup(group, PAGE)):
         assert "no measured value" in svg(figure, PAGE)
 
 
 def test_repeats_are_dots_and_a_speedup_has_its_range(tmp_path: Path) -> None:
-    group = group_of(tmp_path, {"1n1g": jitter(100.0, 5), "1n2g": jitter(190.0, 5)})
+    group = group_of(summarized(tmp_path, {"1n1g": 100.0, "1n2g": 190.0}))
     figure = throughput.plot(group, LIGHT)
     dots: list[Any] = [line for line in figure.axes[0].lines if line.get_markersize() < 4]
-    assert [list(line.get_ydata()) for line in dots] == [
-        [*both] for both in zip(jitter(100.0), jitter(190.0), strict=True)
-    ]
+    assert [tuple(line.get_ydata()) for line in dots] == [*zip(jitter(100.0), jitter(190.0), strict=True)]
     assert ">dots: repeats; dotted: ideal<" in svg(throughput.plot(group, PAGE), PAGE)
     (ends,) = [part.get_segments()[0][:, 1] for part in throughput.speedup(group, LIGHT).axes[0].collections]
     assert list(ends) == pytest.approx(group.measured[1].record.speedup_range)
@@ -69,7 +57,7 @@ def test_repeats_are_dots_and_a_speedup_has_its_range(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_inline_figures_share_no_names_load_nothing_and_take_names_as_they_are(tmp_path: Path) -> None:
     hostile = r"$\frac{1}{"
-    group = group_of(tmp_path, {"1n4g": jitter(400.0), "2n2g": jitter(380.0), "1n1g": jitter(100.0)})
+    group = group_of(summarized(tmp_path, {"1n4g": 400.0, "2n2g": 380.0, "1n1g": 100.0}))
     figure, axes = draws.blank(PAGE, hostile, "<b>")
     points = tuple(Point(Topology(1, devices), 100.0 * devices) for devices in (1, 2))
     draws.finish(figure, axes, [draws.line(axes, Series(hostile, points), PAGE.ink, PAGE, "o")], PAGE, "")
@@ -107,7 +95,7 @@ def test_many_lines_have_names_that_fit() -> None:
 def test_points_that_were_not_measured_here_are_drawn_differently(tmp_path: Path) -> None:
     """A synthetic published series beside a measured one is dashed and hollow, named with its source, without
     repeats."""
-    group = group_of(tmp_path, {"1n1g": jitter(100.0)})
+    group = group_of(summarized(tmp_path, {"1n1g": 100.0}))
     source = "published: somebody"
     points = tuple(Point(Topology(nodes, 1), 90.0 * nodes) for nodes in (1, 2))
     figure = throughput.plot(group, PAGE, [Series("theirs", points, source)])
@@ -119,8 +107,10 @@ def test_points_that_were_not_measured_here_are_drawn_differently(tmp_path: Path
 
 
 def test_eight_frameworks_can_be_told_apart_without_colours(tmp_path: Path) -> None:
-    names = tuple(f"framework-{index}" for index in range(8))
-    group = group_of(tmp_path, {"1n1g": [100.0], "1n2g": [190.0]}, names)
+    names = [f"framework-{index}" for index in range(8)]
+    places = {"1n1g": 100.0, "1n2g": 190.0}
+    speeds = {f"{name} {topology}": [speed] for name in names for topology, speed in places.items()}
+    group = group_of(summarized(tmp_path, speeds))
     for draw in (throughput.plot, throughput.speedup):
         text = svg(draw(group, PAGE), PAGE)
         assert all(name in text for name in names)

@@ -1,7 +1,5 @@
 """Predictions: what they are made from, and that no reader takes them for measurements."""
 
-from __future__ import annotations
-
 import re
 from itertools import pairwise
 from pathlib import Path

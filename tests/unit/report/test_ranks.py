@@ -1,7 +1,5 @@
 """The rank that is slow is named, from its step without exchange and its matrix product, and equal ranks are not."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,9 +8,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from report_fixture import frame, scoped, world_of, write_record, write_series, write_summary
-from throughline.records import Summary, read_summary
-from throughline.report.analysis import slow_ranks
+from report_fixture import frame, scoped, world_of, write_record, write_series
+from throughline.records import Summary
+from throughline.report.analysis import slow_ranks, summary
 from throughline.report.render.plots import PAGE
 from throughline.report.topic import Scope
 from throughline.report.topics import ranks as topic
@@ -49,7 +47,7 @@ def summarized(root: Path, name: str, topology: str, factor: Factor, repeats: in
             else:
                 rank["window_end_s"] *= factor(number, repeat) / slowest
         write_record(root, record)
-    return read_summary(write_summary(paths, repeats))
+    return summary.summarize(paths, repeats)
 
 
 def scope(root: Path, factor: Factor, topology: str = "2n4g", repeats: int = 3, **options: Any) -> Scope:
@@ -106,13 +104,6 @@ def test_steps_over_unequal_numbers_of_tokens_have_no_verdict(tmp_path: Path) ->
     assert slow.slow == ["matrix product"] and slow.solo and slow.solo.standing.p is None
     table = topic.table(found)
     assert table and any("no verdict" in note for note in table.notes)
-
-
-def test_records_that_tell_nothing_of_ranks_have_no_table(tmp_path: Path) -> None:
-    path = write_summary(write_series(tmp_path, {"1n4g": [1000.0] * 3}), repeats=3)
-    assert '"ranks"' not in path.read_text()
-    found = scoped(read_summary(path))
-    assert topic.csv(found) is None and topic.table(found) is None and not list(topic.drawings(found))
 
 
 def test_the_page_shows_the_slowest_of_many_ranks_and_the_files_have_all(tmp_path: Path) -> None:

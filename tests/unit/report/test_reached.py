@@ -1,21 +1,19 @@
 """What single calls reach: shares of the datasheet and of the largest product; tables, curves, the device's page."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from report_fixture import group_of, read_csv, record, spec, write_record
+from report_fixture import group_of, page_of, read_csv, record, spec, write_record
 from throughline import gpus
 from throughline.observe import work
+from throughline.records import Summary
 from throughline.records.imported import Imported, ImportedRun
 from throughline.report import answers
 from throughline.report.analysis import cells, summary, titles
-from throughline.report.render import page, run_environment, table_files
-from throughline.report.render.page import Results
+from throughline.report.render import run_environment, table_files
 from throughline.report.render.tables import PAGE
 from throughline.report.topic import Scope
 from throughline.report.topics import cost, published_calls, write_plots, write_tables
@@ -54,7 +52,7 @@ def write(root: Path, model: str, batch: int, precision: str, figures: list[Any]
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Results]:
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Summary]]:
     root = tmp_path_factory.mktemp("reached")
     paths = [
         write(root, "matmul", 1, "fp16", [one("matmul", 8192, 230.0), one("matmul", 2048, 240.0)]),
@@ -67,12 +65,12 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Results]:
             )
         ),
     ]
-    return root, Results({path.parents[2].with_suffix(".json"): summary.summarize([path], repeats=1) for path in paths})
+    return root, [summary.summarize([path], repeats=1) for path in paths]
 
 
 @pytest.fixture
-def groups(results: tuple[Path, Results]) -> list[cells.Group]:
-    return cells.groups(results[1].present.values())
+def groups(made: tuple[Path, list[Summary]]) -> list[cells.Group]:
+    return cells.groups(made[1])
 
 
 def of(groups: list[cells.Group], *names: str) -> list[cells.Group]:
@@ -140,12 +138,12 @@ def test_tables_and_curves_in_files(groups: list[cells.Group], tmp_path: Path) -
     assert drawn > 3000 and not list((tmp_path / "plots").glob("*forward*"))
 
 
-def test_the_device_stands_once_on_the_page(results: tuple[Path, Results], groups: list[cells.Group]) -> None:
+def test_the_device_stands_once_on_the_page(made: tuple[Path, list[Summary]], groups: list[cells.Group]) -> None:
     own, others = Scope(of(groups, "matmul"), groups), Scope(of(groups, "vector"), groups)
     first = device(own)
     assert first and len(first.lines) == 5 and device(others) is None
     assert len(list(rooflines(own))) == 1 and not list(rooflines(others))
-    text = page.render(results[1], [], None, results[0] / "report.html")
+    text = page_of(made[0], *made[1])
     assert text.count("<summary><b>The device in one table</b>") == 1 and 'id="benchmark-bert_layer-reached"' in text
     assert "benchmark-matmul-roofline_0-title" in text and "loss" not in text.partition("<main")[2]
 

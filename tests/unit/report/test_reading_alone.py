@@ -1,7 +1,5 @@
 """Reading alone: which runs the extra adds, how passes of ranks become figures, and the table beside training."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,16 +1,13 @@
 """Strong scaling in everything that a person reads: the batch is a total, and the speedups are called strong."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
-from report_fixture import group_of, read_csv, record, spec, write_record, write_summary
+from report_fixture import group_of, page_of, read_csv, write_series, write_summary
 from throughline.console import plan
 from throughline.records import read_summary
 from throughline.report.analysis import cells, summary
-from throughline.report.render import page
 from throughline.report.topic import Scope
 from throughline.report.topics import throughput, write_tables
 from throughline.report.topics.off_and_on import cases
@@ -22,9 +19,8 @@ GOALS = {"goals": {"efficiency": {"from_nodes": 1, "at_least": 0.95}}}
 
 def place(root: Path, **changes: object) -> Path:
     """Write the summary of one repeat on each topology; return its path."""
-    made = [record(spec(topology=name, **changes), speed) for name, speed in SPEEDS.items()]
-    terms = summary.read_terms(runs.canonical(GOALS))
-    return write_summary([write_record(root, one) for one in made], repeats=1, terms=terms)
+    records = write_series(root, {name: [speed] for name, speed in SPEEDS.items()}, **changes)
+    return write_summary(records, repeats=1, terms=summary.read_terms(runs.canonical(GOALS)))
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +58,7 @@ def test_tables_name_it_and_show_the_batch_of_a_replica(root: Path, group: cells
 
 
 def test_page_plots_and_closing_lines_name_it(root: Path, group: cells.Group) -> None:
-    text = page.render(page.collect(root, [root / "bert/bz32_fp32.json"]), [], None, root / "report.html")
+    text = page_of(root, group.summary)
     for words in (
         "on 4 devices (1n4g) in fp32 with total batch 32, strong scaling.",
         "4.40 times one device on 4 devices (1n4g), with strong scaling",

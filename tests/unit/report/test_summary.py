@@ -1,7 +1,5 @@
 """From records to a summary: what counts, what is refused, and what the summary says about implausible figures."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ from report_fixture import (
     V100,
     group_of,
     jitter,
+    observed,
     record,
     spec,
     summarized,
@@ -71,11 +70,8 @@ def test_a_cut_window_says_what_left_so_few_steps(
     tmp_path: Path, warmup: int, step_s: float, timed: int, said: str
 ) -> None:
     cut: dict[str, Any] = {"steps": {"max_total_seconds": 3.0}} if timed < 40 else {}
-    run = record(spec(**cut), 32 / step_s, steps_timed=timed)
-    path = write_record(
-        tmp_path, {**run, "warmup_steps": warmup, "warnings": ["max_total_seconds 3: cut"] if cut else []}
-    )
-    (warning,) = cell_of([path]).warnings
+    run = record(spec(**cut), 32 / step_s, steps_timed=timed, warnings=["max_total_seconds 3: cut"] if cut else [])
+    (warning,) = cell_of([write_record(tmp_path, run | {"warmup_steps": warmup})]).warnings
     assert warning.startswith(said)
 
 
@@ -140,9 +136,8 @@ def test_records_of_another_configuration_than_the_present_one_are_refused(tmp_p
     paths = write_series(tmp_path, {"1n1g": [100.0, 101.0]})
     made, asked = (read_spec(json.dumps(spec(topology="2n1g", repeat=7, **changes))) for changes in ({}, {"seed": 7}))
     assert summary.summarize(paths, repeats=2, asked=made).frameworks["torch"]["1n1g"].n_ok == 2
-    with pytest.raises(
-        UserError, match=r"run1.json was run with seed = 42, and the configuration asks for 7"
-    ) as caught:
+    said = r"run1.json was run with seed = 42, and the configuration asks for 7"
+    with pytest.raises(UserError, match=said) as caught:
         summary.summarize(paths, repeats=2, asked=asked)
     assert all(str(path) in str(caught.value) for path in paths), "all of them are made again at once"
 
@@ -200,6 +195,19 @@ def test_what_happens_within_a_window_is_said(tmp_path: Path) -> None:
         assert text in modes
 
 
+@pytest.mark.parametrize("name", ["sm_clock_mhz", "memory_clock_mhz"])
+def test_a_clock_that_differs_between_repeats_is_a_warning(tmp_path: Path, name: str) -> None:
+    values = [observed(record(spec(repeat=repeat), 100.0 + repeat)) for repeat in (1, 2, 3)]
+    paths = [write_record(tmp_path, value) for value in values]
+    assert not any("MHz" in text for text in cell_of(paths).warnings)
+    usual = values[2]["telemetry"][0]["devices"][0][name]["mean"]
+    values[2]["telemetry"][0]["devices"][0][name] = dict.fromkeys(("mean", "min", "max"), 0.9 * usual)
+    write_record(tmp_path, values[2])
+    (warning,) = (text for text in cell_of(paths).warnings if "MHz" in text)
+    assert f"GPU 0 of node 0 ran at {usual:.0f} MHz in repeat " in warning
+    assert f"and at {0.9 * usual:.0f} MHz in repeat 3: a lock" in warning
+
+
 def test_no_device_is_no_error(tmp_path: Path) -> None:
     value = record(spec(), None, status="unsupported", reason="no such device") | {"device": None}
     assert summary.summarize([write_record(tmp_path, value)], repeats=1).device is None
@@ -215,9 +223,8 @@ def test_a_model_that_one_device_cannot_hold_is_compared_with_the_smallest_topol
     assert (four.replicas, four.global_batch, four.batch_size_per_device) == (2, 64, None)
     assert (found.batch, found.batch_size_per_device) == (32, None)
     assert "2 devices share one" in found.reasons["batch_size_per_device"]
-    assert ["relative to 1n2g" in note.text for note in advice.notes(group_of(found)) if note.where == "torch"] == [
-        True
-    ]
+    (note,) = (note for note in advice.notes(group_of(found)) if note.where == "torch")
+    assert "relative to 1n2g" in note.text
 
 
 @pytest.mark.parametrize(("status", "baseline", "speedup"), [("oom", "1n2g", None), ("unsupported", "1n4g", 1.0)])

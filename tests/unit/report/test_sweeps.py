@@ -1,20 +1,16 @@
 """Workloads that measure iterations: runs that differ in one number are plotted over it; both batches; synthetic
 data."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from report_fixture import record, scoped, spec, write_record
+from report_fixture import page_of, record, scoped, spec, write_record
 from throughline.records import Summary
 from throughline.report import topics
 from throughline.report.analysis import cells, summary
-from throughline.report.render import page
-from throughline.report.render.page import Results
 from throughline.report.render.plots import LIGHT
 from throughline.report.topics.sweeps import SHOWN, Sweep, sweeps
 from throughline.study.runs import read_spec
@@ -41,11 +37,6 @@ def written(root: Path, benchmark: str, batch: int, latency_ms: float, **changes
     return summary.summarize(paths, repeats=1)
 
 
-def page_of(root: Path, summaries: list[Summary]) -> str:
-    places = {root / f"{found.benchmark}_{found.batch}.json": found for found in summaries}
-    return page.render(Results(places), [], None, root / "report.html")
-
-
 @pytest.mark.slow
 def test_a_sweep_has_the_cells_that_differ_in_one_number_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     summaries = [
@@ -60,7 +51,7 @@ def test_a_sweep_has_the_cells_that_differ_in_one_number_alone(tmp_path: Path, m
         assert points(by_batch, name, "latency") == [(64, 1), (128, 2), (256, 4)]
         assert points(by_vocabulary, name, "latency") == [(1000, 1), (2000, 2), (4000, 4)]
         assert points(by_vocabulary, name, "memory") == [(1000, 1), (2000, 2), (4000, 4)]
-    text = page_of(tmp_path, summaries)
+    text = page_of(tmp_path, *summaries)
     for name in ("latency", "memory"):
         assert f"{name} over vocabulary: wide-deep, fp32, batch 64 per device" in text
     monkeypatch.setattr(topics, "TOPICS", [topics.sweeps.TOPIC])  # the other topics would draw for seconds
@@ -88,7 +79,7 @@ def test_every_table_and_plot_says_that_data_are_synthetic(tmp_path: Path, data:
     assert len(plots) > 6
     for plot in plots:
         assert (topics.SYNTHETIC in [text.get_text() for text in plot.texts]) == (data == "synthetic")
-    listed = page_of(tmp_path, summaries).count(f"<li>{topics.SYNTHETIC}</li>")
+    listed = page_of(tmp_path, *summaries).count(f"<li>{topics.SYNTHETIC}</li>")
     assert (listed > 2) == (data == "synthetic")
 
 
@@ -105,5 +96,5 @@ def test_tables_state_the_batch_of_a_device_and_the_global_one(
         table = (tmp_path / f"tables/{name}.md").read_text()
         assert "batch per device / global batch" in table
         assert [line for line in batches if f"| {line} |" in table] == batches
-    text = page_of(tmp_path, [found])
+    text = page_of(tmp_path, found)
     assert all(f"<td>{line}</td>" in text and f", {line}</span>" in text for line in batches)

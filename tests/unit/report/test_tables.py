@@ -1,7 +1,5 @@
 """From summaries to tables: what is printed, what stays empty, and hostile text that does nothing."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
