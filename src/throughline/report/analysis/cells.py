@@ -108,6 +108,10 @@ class Cell:
         """The seconds from the command to the end of the first step, of each valid repeat that tells them."""
         return {repeat: part.total_s for repeat, part in enumerate(self.record.start_up or (), 1) if part}
 
+    def figure(self, name: str, at: float | str | None = None) -> float | None:
+        """Return the median of a figure at one size; None if it is not known."""
+        return next((each.value for each in self.record.figures if (each.name, each.at) == (name, at)), None)
+
     @property
     def status(self) -> str:
         """`ok` if at least one repeat is ok; else the status of most repeats; `failed` without a record."""

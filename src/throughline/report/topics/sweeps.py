@@ -21,18 +21,9 @@ from throughline.report.topics.off_and_on import figures
 
 LEAST = 3
 """The fewest points of a sweep."""
-
-
 Read = Callable[[Cell], float | None]
-
-
-def _latency_ms(cell: Cell) -> float | None:
-    named = {(figure.name, figure.at): figure.value for figure in cell.record.figures}
-    return named.get(("latency", "median"))
-
-
 SHOWN: dict[str, tuple[str, Read]] = {
-    "latency": ("ms", _latency_ms),
+    "latency": ("ms", lambda cell: cell.figure("latency", "median")),
     "memory": ("GB", lambda cell: (used := figures(cell.record)["memory_bytes"]) and used / 1e9),
 }
 """Map each quantity that is drawn to its unit and to the function that reads it. The latency is of the median step."""

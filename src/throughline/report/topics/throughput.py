@@ -7,7 +7,7 @@ figures that a workload declares.
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from operator import attrgetter
+from operator import attrgetter, methodcaller
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -15,7 +15,7 @@ from matplotlib.figure import Figure as Plot
 from matplotlib.transforms import offset_copy
 
 from throughline.numbers import percent, reading
-from throughline.records import Figure, PredictedSeries
+from throughline.records import PredictedSeries
 from throughline.report.analysis.advice import not_compiled, notes
 from throughline.report.analysis.baseline import ONE_DEVICE
 from throughline.report.analysis.cells import STATUS_LABELS, STATUS_MEANINGS, Cell, Group
@@ -298,23 +298,13 @@ TOO_FEW = "the runs have too few steps for it"
 """Why a percentile of the steps' times is not known."""
 
 
-def _key(figure: Figure) -> tuple[str, object, str]:
-    """Return the name, the size and the unit of a figure."""
-    return figure.name, figure.at, figure.unit
-
-
-def _value(key: tuple[str, object, str], cell: Cell) -> float | None:
-    """Return the median of one figure at one size."""
-    return next((figure.value for figure in cell.record.figures if _key(figure) == key), None)
-
-
 def other_figures(scope: Scope) -> Table | None:
     """Return a row for each cell; None if no record has such a figure or another unit.
 
     The figures of single calls have a topic of their own.
     """
     figures = [figure for cell in scope.cells if cell.group.trains for figure in cell.record.figures]
-    declared = {_key(figure): figure for figure in figures if figure.name not in job.FIGURES}
+    declared = {(figure.name, figure.at): figure for figure in figures if figure.name not in job.FIGURES}
     columns = []
     for unit in dict.fromkeys(unit for cell in scope.cells for unit in cell.record.other_units):
         name = unit.replace("/", "_per_")
@@ -322,12 +312,12 @@ def other_figures(scope: Scope) -> Table | None:
             Column(name, unit, "median", partial(speed, unit, False), reading, forms=(TEXT, CSV)),
             Column(f"{name}_per_device", unit, "per device", partial(speed, unit, True), reading),
         ]
-    for key, figure in declared.items():
+    for place, figure in declared.items():
         parts = [str(part) for part in (figure.name, figure.at, figure.unit) if part is not None]
         size = [] if figure.at is None else [f"at {figure.at}"]
         small = ", ".join([*size, figure.unit, f"{figure.better} is better"])
         why = TOO_FEW if figure.unit == "ms" else "not recorded"
-        columns.append(Column("_".join(parts), figure.name, small, partial(_value, key), reading, why))
+        columns.append(Column("_".join(parts), figure.name, small, methodcaller("figure", *place), reading, why))
     return Table.of_groups(scope.groups, columns) if columns else None
 
 

@@ -5,7 +5,7 @@ A second table has the jobs that others have published for the same model, betwe
 
 from collections.abc import Callable
 from functools import partial
-from operator import itemgetter
+from operator import itemgetter, methodcaller
 from typing import Any
 
 from throughline import gpus
@@ -47,20 +47,16 @@ def digits(value: float | str) -> str:
     return value if isinstance(value, str) else f"{round(value, 4):.10g}"
 
 
-def _figure(name: str, cell: Cell) -> float | None:
-    return next((figure.value for figure in cell.record.figures if figure.name == name), None)
-
-
-_alone = partial(_figure, "samples_per_second_without_evaluations")
+_alone = methodcaller("figure", "samples_per_second_without_evaluations")
 
 
 def _evaluations_share(cell: Cell) -> float | None:
-    alone, whole = _alone(cell), _figure("train_samples_per_second", cell)
+    alone, whole = _alone(cell), cell.figure("train_samples_per_second")
     return 1 - whole / alone if whole and alone else None
 
 
 def _with_preparation(cell: Cell) -> float | None:
-    runtime, preparation = _figure("train_runtime", cell), _figure("preparation", cell)
+    runtime, preparation = cell.figure("train_runtime"), cell.figure("preparation")
     return runtime + preparation if runtime and preparation is not None else None
 
 
@@ -74,7 +70,7 @@ READ: dict[str, Callable[[Cell], float | str | None]] = {
     "fp16": lambda cell: str(cell.group.precision == "fp16").upper(),
     "train_bs": lambda cell: cell.record.global_batch // cell.size.gradient_accumulation,
     "total_train_bs": lambda cell: cell.record.global_batch,
-    **{heading: partial(_figure, figure) for figure, heading in FIGURES.items()},
+    **{heading: methodcaller("figure", figure) for figure, heading in FIGURES.items()},
 }
 """Map the columns that users of the Trainer know to functions that read them."""
 THEIRS = [Column(heading, heading, read=read, show=digits) for heading, read in READ.items()]
@@ -110,7 +106,7 @@ def beside(scope: Scope) -> Table | None:
     for cell in filter(is_job, scope.measured):
         who: dict[str, Any] = {"measured_by": "measured here", "framework": cell.shown}
         place = cell.topology.world, cell.group.batch, PRECISIONS.index(cell.group.precision)
-        cost, runtime = cell.record.cost, _figure("train_runtime", cell)
+        cost, runtime = cell.record.cost, cell.figure("train_runtime")
         paid = money(runtime, cell.topology.world, cost.price_per_device_hour, cost.currency)
         ours.append((place, who | {key: read(cell) for key, read in READ.items()} | paid))
     for model in dict.fromkeys(group.summary.model for group in scope.groups):
