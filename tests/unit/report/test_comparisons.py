@@ -63,12 +63,6 @@ def test_a_difference_has_to_lie_beyond_the_floor(floor: float, verdict: str) ->
     assert ("reaches into the 8.0 % of A/A runs" in one.reason) is (verdict == "inconclusive")
 
 
-def test_two_repeats_have_a_range_and_no_test(tmp_path: Path) -> None:
-    (pair,) = scoped(summarized(tmp_path, {"1n1g": [100.0, 101.0], "1n2g": [200.0, 201.0]})).pairs
-    assert (pair.verdict, pair.p) == ("inconclusive", None) and "no test" in pair.reason
-    assert pair.range == (200 / 101, 201 / 100)
-
-
 @pytest.mark.parametrize(("gain", "verdict"), [(0.9, "slower"), (1.0, "no difference"), (1.3, "faster")])
 def test_compile_is_compared_with_the_block_that_goes_without(tmp_path: Path, gain: float, verdict: str) -> None:
     plain = group(tmp_path, "plain", {"1n1g": 100.0})
@@ -87,8 +81,9 @@ def test_compile_is_compared_with_the_block_that_goes_without(tmp_path: Path, ga
 def test_pairs_that_no_repeats_could_tell_apart_are_one_sentence(tmp_path: Path, repeats: int, why: str | None) -> None:
     """So few repeats that there is no test; three have one. The text does not mention tests that were not made."""
     speeds = {"torch": 100.0, "torch 1n2g": 200.0, "mxnet-horovod": 300.0, "mxnet-horovod 1n2g": 600.0}
-    found = summarized(tmp_path, {cell: jitter(speed, repeats) for cell, speed in speeds.items()}, repeats)
-    remarks = " ".join(comparisons.table(scoped(found)).notes)
+    scope = scoped(summarized(tmp_path, {cell: jitter(speed, repeats) for cell, speed in speeds.items()}, repeats))
+    assert all((pair.p is None and "no test" in pair.reason) is (why is not None) for pair in scope.pairs)
+    remarks = " ".join(comparisons.table(scope).notes)
     assert ("t-test" in remarks) is (why is None)
     assert "cannot decide" not in remarks if why is None else why in remarks and "needs at least 3 repeats" in remarks
 
