@@ -65,7 +65,7 @@ def _tokenizer(vocabulary: Vocabulary) -> Any:
     return tokenizer
 
 
-def tokenize(articles: Path, vocabulary_path: Path, path: Path, *, memory_bytes: int = tokens.MEMORY_BYTES) -> None:
+def tokenize(articles: Path, vocabulary_path: Path, path: Path) -> None:
     """Write the tokens file of one part's articles. An article without text is left out.
 
     `vocabulary_path`: the folder of GPT-2's vocabulary, or the user's own tokenizer, a file.
@@ -75,10 +75,10 @@ def tokenize(articles: Path, vocabulary_path: Path, path: Path, *, memory_bytes:
         tokenizer = OwnTokenizer(vocabulary_path)
         encode, end, sha256, size = tokenizer.texts, tokenizer.facts.end, tokenizer.facts.sha256, len(tokenizer.facts)
     else:
-        encode = Encoder(vocabulary.read(vocabulary_path), remember_bytes=memory_bytes // 4 * 3).encode
+        encode = Encoder(vocabulary.read(vocabulary_path), remember_bytes=tokens.MEMORY_BYTES // 4 * 3).encode
         end, sha256, size = END_OF_TEXT, SHA256, SIZE
     encoded = partial(_encoded, encode, end, tokens.kind_for(size))
-    tokens.write_part(articles, encoded, path, sha256, size, memory_bytes=memory_bytes)
+    tokens.write_part(articles, encoded, path, sha256, size)
 
 
 def _encoded(
@@ -103,18 +103,9 @@ def digest(text: str) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "ignore")).digest()
 
 
-def gather(
-    parts: Sequence[Path],
-    shard: int,
-    shards: int,
-    parameters_digest: str,
-    path: Path,
-    *,
-    memory_bytes: int = tokens.MEMORY_BYTES,
-) -> None:
+def gather(parts: Sequence[Path], shard: int, shards: int, parameters_digest: str, path: Path) -> None:
     """Write one of `shards` shards (training and test) from the tokens files of all parts."""
-    write = partial(_write, parameters_digest)
-    tokens.gather(parts, shard, shards, path, memory_bytes=memory_bytes, write=write)
+    tokens.gather(parts, shard, shards, path, partial(_write, parameters_digest))
 
 
 def _write(parameters_digest: str, path: Path, pile: Pile, table: Table, sha256: str, size: int) -> None:

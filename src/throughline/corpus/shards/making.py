@@ -31,18 +31,11 @@ Arrays = dict[str, NDArray[Any]]
 
 
 def make(
-    tokens_file: Path,
-    vocabulary_file: Path,
-    parameters: Parameters,
-    split: str,
-    shard: int,
-    path: Path,
-    *,
-    memory_bytes: int = tokens.MEMORY_BYTES,
+    tokens_file: Path, vocabulary_file: Path, parameters: Parameters, split: str, shard: int, path: Path
 ) -> None:
-    """Write a shard with all its copies, shuffled. Arrays beyond `memory_bytes` go to memory-mapped temporary files."""
+    """Write a shard with all its copies, shuffled. Arrays beyond MEMORY_BYTES go to memory-mapped temporary files."""
     words = vocabulary.read(vocabulary_file)
-    memory = Allocator(path.parent, memory_bytes)
+    memory = Allocator(path.parent, tokens.MEMORY_BYTES)
     documents, facts = tokens.read(tokens_file, memory)
     if facts["vocabulary_sha256"] != words.sha256:
         raise UserError(

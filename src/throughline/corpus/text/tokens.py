@@ -81,15 +81,14 @@ def tokenize(
     lower_case: bool = True,
     lines: bool = False,
     tokenizer: Path | None = None,
-    memory_bytes: int = MEMORY_BYTES,
 ) -> None:
     """Tokenize the articles (JSON lines with `id` and `text`) of one part into a tokens file.
 
     `lines`: every line of a text is already a sentence. `tokenizer`: the user's own, whose entries are the vocabulary.
-    Three quarters of `memory_bytes` hold remembered chunks.
+    Three quarters of MEMORY_BYTES hold remembered chunks.
     """
     words = vocabulary.read(vocabulary_file, None if tokenizer else lower_case)
-    remembered = memory_bytes // 4 * 3
+    remembered = MEMORY_BYTES // 4 * 3
     encoder: WordPiece | OwnTokenizer = (
         OwnTokenizer(tokenizer) if tokenizer else WordPiece(words, lower_case=lower_case, remember_bytes=remembered)
     )
@@ -103,7 +102,7 @@ def tokenize(
         bounds = offsets(lengths[lengths > 0]), offsets(counts[counts > 0])
         return Documents(tokens.astype(kind_for(len(words))), *bounds, ids)
 
-    write_part(articles, tokenized, path, words.sha256, len(words), memory_bytes=memory_bytes)
+    write_part(articles, tokenized, path, words.sha256, len(words))
 
 
 def write_part(
@@ -112,11 +111,9 @@ def write_part(
     path: Path,
     vocabulary_sha256: str,
     vocabulary_size: int,
-    *,
-    memory_bytes: int = MEMORY_BYTES,
 ) -> None:
     """Write the tokens file of one part. `tokenized` turns one batch of its articles at a time into documents."""
-    with Pile(path.parent, memory_bytes // 8) as pile:
+    with Pile(path.parent, MEMORY_BYTES // 8) as pile:
         for batch in _batches(articles):
             pile.add(tokenized(batch))
         table = pile.table()
@@ -145,8 +142,6 @@ def gather(
     shard: int,
     shards: int,
     path: Path,
-    *,
-    memory_bytes: int = MEMORY_BYTES,
     write: Callable[[Path, Pile, Table, str, int], None] | None = None,
 ) -> None:
     """Write the documents of one of `shards` shards (training and test), in the order of their page ids.
@@ -155,7 +150,7 @@ def gather(
     """
     low, high = (-(-(number << 64) // shards) for number in (shard, shard + 1))
     vocabularies: set[tuple[str, int]] = set()
-    with Pile(path.parent, memory_bytes // 4) as pile:
+    with Pile(path.parent, MEMORY_BYTES // 4) as pile:
         for part in parts:
             with _open(part) as stream:
                 vocabularies.add((str(stream.attrs["vocabulary_sha256"]), int(stream.attrs["vocabulary_size"])))

@@ -17,6 +17,7 @@ from corpus_helpers import content, same
 from throughline import files, workloads
 from throughline.corpus import manifest
 from throughline.corpus.bpe import END_OF_TEXT, shards, vocabulary
+from throughline.corpus.text import tokens
 from throughline.files import UserError
 from throughline.rank.data import Manifest
 from throughline.workloads import gpt2
@@ -41,7 +42,7 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def made(folder: Path, words: Path, texts: dict[int, str], parts: int, memory_bytes: int) -> Path:
+def made(folder: Path, words: Path, texts: dict[int, str], parts: int) -> Path:
     """Make shards from the texts in `parts` parts; return the manifest."""
     every = []
     for part in range(parts):
@@ -49,11 +50,11 @@ def made(folder: Path, words: Path, texts: dict[int, str], parts: int, memory_by
         articles = folder / f"part_{part}.jsonl"
         articles.write_text("".join(json.dumps({"id": str(number), "text": text}) + "\n" for number, text in mine))
         every.append(folder / "tokens" / f"part_{part}.hdf5")
-        shards.tokenize(articles, words, every[-1], memory_bytes=memory_bytes)
+        shards.tokenize(articles, words, every[-1])
     verified = []
     for at, (split, number) in enumerate(SHARDS):
         path = folder / "bpe" / f"{split}_{number:04d}.hdf5"
-        shards.gather(every, at, len(SHARDS), DIGEST, path, memory_bytes=memory_bytes)
+        shards.gather(every, at, len(SHARDS), DIGEST, path)
         verified.append(folder / "verified" / f"{path.stem}.json")
         files.write_json(verified[-1], shards.verify(path, words, DIGEST))
     manifest.merge_tokens("sample", verified, {"protocol": 1}, folder / "bpe" / "manifest.json")
@@ -62,7 +63,7 @@ def made(folder: Path, words: Path, texts: dict[int, str], parts: int, memory_by
 
 @pytest.fixture(scope="module")
 def one(tmp_path_factory: pytest.TempPathFactory, words: Path, texts: dict[int, str]) -> Path:
-    return made(tmp_path_factory.mktemp("one"), words, texts, 1, 256 << 20)
+    return made(tmp_path_factory.mktemp("one"), words, texts, 1)
 
 
 def read(one: Path, sequence_length: int, seed: int = 1) -> Manifest:
@@ -80,9 +81,10 @@ def stored(one: Path, shard: str = "training_0000") -> np.ndarray:
 
 @pytest.mark.slow
 def test_the_same_shards_for_any_parts_and_memory(
-    tmp_path: Path, one: Path, words: Path, texts: dict[int, str]
+    tmp_path: Path, one: Path, words: Path, texts: dict[int, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = made(tmp_path, words, dict(reversed(texts.items())), 3, 1 << 10)
+    monkeypatch.setattr(tokens, "MEMORY_BYTES", 1 << 10)
+    other = made(tmp_path, words, dict(reversed(texts.items())), 3)
     names = [f"{split}_{number:04d}.hdf5" for split, number in SHARDS]
     assert all(same(content(one.with_name(name)), content(other.with_name(name))) for name in names)
     assert json.loads(one.read_text()) == json.loads(other.read_text())
@@ -158,7 +160,7 @@ def test_ids_that_decode_to_the_text_and_are_not_its_encoding(
 
 def test_nothing_to_train_on(tmp_path: Path, words: Path) -> None:
     with pytest.raises(UserError, match="no tokens to train on"):
-        made(tmp_path, words, {7: ""}, 1, 1 << 20)
+        made(tmp_path, words, {7: ""}, 1)
 
 
 @pytest.mark.parametrize("sequence_length", [8, 31, 100])

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from corpus_helpers import content, documents, same, tiny_vocabulary, write_tokens
 from throughline.corpus.shards import Parameters, making, pairs
 from throughline.corpus.text import tokens
-from throughline.corpus.text.tokens import Allocator
 from throughline.corpus.text.vocabulary import Vocabulary
 from throughline.files import UserError
 
@@ -83,17 +82,17 @@ def test_any_parts_and_any_memory_give_the_same_shards(
     texts = ["\n".join(" ".join(f"word{i}" for i in sentence) for sentence in sentences) for sentences in entries]
     found: dict[int, list[list[int]]] = {}
 
-    def made(parts: int, **bound: int) -> list[bytes]:
+    def made(parts: int) -> list[bytes]:
         files, contents = [folder / f"{part}.hdf5" for part in range(parts)], []
         for part, file in enumerate(files):
             some = dict(zip(ids[part::parts], texts[part::parts], strict=True))
             path = write_articles(folder / "a.jsonl", some)
-            tokens.tokenize(path, folder / "tiny.txt", file, lines=True, **bound)
+            tokens.tokenize(path, folder / "tiny.txt", file, lines=True)
         assert sorted(ids) == sorted(number for file in files for number in tokens.read(file)[0].ids.tolist())
         for shard in range(shards):
             gathered, path = folder / "tokens.hdf5", folder / "training_0000.hdf5"
-            tokens.gather(files, shard, shards, gathered, **bound)
-            making.make(gathered, folder / "tiny.txt", PARAMETERS, "training", 0, path, **bound)
+            tokens.gather(files, shard, shards, gathered)
+            making.make(gathered, folder / "tiny.txt", PARAMETERS, "training", 0, path)
             read, _ = tokens.read(gathered)
             assert (np.diff(read.ids) > 0).all()
             found.update((number, sentences_of(read, i)) for i, number in enumerate(read.ids.tolist()))
@@ -102,23 +101,14 @@ def test_any_parts_and_any_memory_give_the_same_shards(
 
     whole = made(1)
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tokens, "MEMORY_BYTES", memory_bytes)
         patch.setattr(tokens, "_BATCH_CHARACTERS", 10)
         patch.setattr(pairs, "_SENTENCES", at_a_time)
         patch.setattr(pairs, "_SORTED", at_a_time)
-        assert all(map(same, whole, made(parts, memory_bytes=memory_bytes)))
+        assert all(map(same, whole, made(parts)))
     first = words.entries.index("word0")
     assert found == {n: [[first + i for i in one] for one in some] for n, some in zip(ids, entries, strict=True)}
     assert not [path for path in folder.iterdir() if path.suffix not in (".hdf5", ".txt", ".jsonl")]
-
-
-def test_what_does_not_fit_lies_in_files_and_keeps_its_values(tmp_path: Path) -> None:
-    allocator = Allocator(tmp_path, 1000)
-    inside, outside = allocator.empty(100, np.int64), allocator.empty(100_000, np.int64)
-    inside[:], outside[:] = np.arange(100), np.arange(100_000)
-    allocator.release()
-    assert np.array_equal(outside, np.arange(100_000)) and np.array_equal(inside, np.arange(100))
-    assert len(allocator.empty(0, np.int64)) == 0 and not list(tmp_path.iterdir())
-    assert allocator._left == 200 and len(allocator._mapped) == 1
 
 
 def test_pages_spread_evenly_and_stay_where_they_are() -> None:
