@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 from throughline import files, handover, records, spelling, workloads
 from throughline.checks import convergence_check, equivalence, max_batch
@@ -14,7 +14,7 @@ from throughline.datasets.targets import ClicksTargets, FolderTargets
 from throughline.files import UserError
 from throughline.grouping import grouped
 from throughline.installation import choose
-from throughline.spec import Precision, RunSpec, Topology
+from throughline.spec import RunSpec
 from throughline.study import runs
 from throughline.study.benchmark import Benchmark
 from throughline.study.config import Config, load
@@ -53,40 +53,19 @@ class WorkflowCall:
             *(clicks if clicks[0] in self.targets.manifests() else []),
         ]
 
-    def nothing_makes(self, target: str, rules: Iterable[str]) -> UserError:
-        """Return the error for a target that nothing makes, with the most similar targets.
+    def check_targets(self, unmade: Sequence[str], rules: Sequence[str]) -> None:
+        """Raise UserError, with the most similar targets, if nothing makes a target that the user named.
 
-        rules: the targets that are no files.
+        unmade, rules: see Inside.unmade.
         """
-        near = self.targets.by_benchmark.get(target) or spelling.similar(target, [*rules, *self.files()], 0.6)
-        meant = f"did you mean {spelling.listed(near)}? " if near else ""
-        return UserError(
-            f"nothing makes {target}",
-            why=_wrong_part(target) or "neither the workflow nor this configuration has a target of that name",
-            next_step=of_a_preset(target) or meant + LIST,
-        )
-
-
-def _wrong_part(target: str) -> str | None:
-    """Return what is wrong with a part of the name of a file below results/, such as its precision."""
-    parts = target.removesuffix(".json").split("/")
-    if parts[0] != "results" or len(parts) < 3:
-        return None
-    batch, _, precision = parts[2].partition("_")
-    if batch.startswith("bz") and precision not in get_args(Precision):
-        return f"{precision or 'nothing'} is no precision; allowed: {', '.join(get_args(Precision))}"
-    if len(parts) > 4:
-        try:
-            Topology.parse(parts[4])
-        except (UserError, ValueError):
-            return f"{parts[4]} is no topology, which is <nodes>n<devices per node>g, such as 1n2g"
-    return None
-
-
-def check_targets(call: WorkflowCall, unmade: Sequence[str], rules: Sequence[str]) -> None:
-    """Raise UserError if the user named targets that nothing makes. unmade, rules: see Inside.unmade."""
-    for target in unmade:
-        raise call.nothing_makes(target, rules)
+        for target in unmade:
+            near = self.targets.by_benchmark.get(target) or spelling.similar(target, [*rules, *self.files()], 0.6)
+            meant = f"did you mean {spelling.listed(near)}? " if near else ""
+            raise UserError(
+                f"nothing makes {target}",
+                why="neither the workflow nor this configuration has a target of that name",
+                next_step=of_a_preset(target) or meant + LIST,
+            )
 
 
 def or_exit(function: Callable[..., Answer], *values: Any, **names: Any) -> Answer:

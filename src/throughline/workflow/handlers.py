@@ -19,7 +19,7 @@ from throughline.files import UserError
 from throughline.launch import gpu_builds, lock
 from throughline.report.analysis import cells
 from throughline.study import acceptance
-from throughline.workflow.call import WorkflowCall, check_targets, or_exit
+from throughline.workflow.call import WorkflowCall, or_exit
 from throughline.workflow.inside import Inside
 from throughline.workflow.node_jobs import NodeJobs
 
@@ -37,7 +37,7 @@ class Handlers:
     def rules_are_there(self) -> None:
         """End Snakemake if the user named a target that nothing makes. Let a dry run print the plan."""
         if not self.inside.is_module:
-            or_exit(check_targets, self.call, *self.inside.unmade())
+            or_exit(self.call.check_targets, *self.inside.unmade())
         if self.inside.is_dry_run:
             logger.addFilter(self._last_words)
 

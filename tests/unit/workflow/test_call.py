@@ -33,27 +33,21 @@ def asked() -> WorkflowCall:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("target", "why", "next_step"),
+    ("target", "next_step"),
     [
-        ("results/b/bz64_fp61.json", "fp61 is no precision; allowed: fp32, tf32, bf16", "results/b/bz64_fp16.json"),
-        ("results/b/bz64_fp16/torch/1n2", "1n2 is no topology", "results/b/bz64_fp16/torch/1n2g/run1.json"),
-        ("results/report.htm", "neither", "results/report.html"),
-        ("corpsu", "neither", "corpus?"),
-        ("b", "neither", "results/b/bz8_fp32.json or results/b/bz64_fp16.json?"),
-        ("data/sample/seq32/training_00.hdf5", "neither", "data/sample/seq32/training_0000.hdf5"),
+        ("results/b/bz64_fp61.json", "results/b/bz64_fp16.json"),
+        ("results/b/bz64_fp16/torch/1n2", "results/b/bz64_fp16/torch/1n2g/run1.json"),
+        ("results/report.htm", "results/report.html"),
+        ("corpsu", "corpus?"),
+        ("b", "results/b/bz8_fp32.json or results/b/bz64_fp16.json?"),
+        ("data/sample/seq32/training_00.hdf5", "data/sample/seq32/training_0000.hdf5"),
+        ("zzzz", call.LIST),
     ],
 )
-def test_a_target_gets_the_nearest_ones(asked: WorkflowCall, target: str, why: str, next_step: str) -> None:
-    with pytest.raises(UserError) as caught:
-        call.check_targets(asked, [target], RULES)
-    error = caught.value
-    assert error.what == f"nothing makes {target}"
-    assert error.why and error.why.startswith(why)
-    assert error.next_step and error.next_step.startswith("did you mean ") and next_step in error.next_step
-
-
-def test_a_target_without_a_similar_one_is_answered_with_where_they_are_listed(asked: WorkflowCall) -> None:
-    assert asked.nothing_makes("zzzz", RULES).next_step == call.LIST
+def test_a_target_gets_the_nearest_ones(asked: WorkflowCall, target: str, next_step: str) -> None:
+    with pytest.raises(UserError, match=f"nothing makes {target}") as caught:
+        asked.check_targets([target], RULES)
+    assert next_step in str(caught.value.next_step)
 
 
 def test_an_error_ends_snakemake_with_its_message_alone() -> None:
