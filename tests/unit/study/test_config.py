@@ -48,6 +48,13 @@ def mistakes(tmp_path: Path, text: str) -> str:
         ),
         ("benchmarks: {b: {topologies: 1n1g}}", "benchmarks.b.topologies = '1n1g': allowed: auto, a list"),
         ("benchmarks: {b: {sequence_length: 64}}", "benchmarks.b.sequence_length = 64: allowed: [32, 128]"),
+        ("benchmarks: {b: {topologys: [1n1g]}}", "topologys: unknown key; did you mean topologies or options?"),
+        ("benchmarks: {b: {frameworks: [pytorch]}}", "b.frameworks.0 = 'pytorch': allowed: hf-loop, "),
+        ("benchmarks: {b: {topologies: [2g]}}", "topologies.0 = '2g': a topology is <nodes>n<devices per node>g"),
+        ("benchmarks: {b: {model: bert-smal}}", "b.model = 'bert-smal': did you mean bert-small, bert-mini or bert"),
+        ("runs:\n  seed: 1\n strict: true", "config.yaml is not valid YAML\n  why:  while parsing a block map"),
+        ("runs:\n  seed: 1\n  seed: 2", 'config.yaml, line 3: found duplicate key "seed"'),
+        ("imports: {own: {logs: logs}}", "imports.own.logs = 'logs': Snakemake writes its own logs there"),
         ("benchmarks: {B: {}}", "benchmarks.B: a name has lower-case letters"),
         ("benchmarks: {b: null}", "benchmarks.b = null: Input should be a map of keys, such as {key: value}"),
         ("benchmarks: {b__aa: {}}", "benchmarks.b__aa: two underscores in a row are kept"),
@@ -129,11 +136,9 @@ def test_a_check_begins_with_the_weights_of_one_that_fits(tmp_path: Path, first:
     assert f"benchmarks.b.convergence.begin_from = 'a': {message}" in mistakes(tmp_path, text)
 
 
-def test_an_import_takes_no_logs_of_snakemake(tmp_path: Path) -> None:
-    said = mistakes(tmp_path, f"imports: {{own: {{logs: {Path.cwd() / 'logs'}}}, theirs: {{logs: other}}}}")
-    assert (
-        "has one mistake:" in said and "imports.own.logs = " in said and "Snakemake writes its own logs there" in said
-    )
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"none\.yaml does not exist\n  next: check the path after --configfile"):
+        load([tmp_path / "none.yaml"])
 
 
 def test_a_mistake_is_listed_once(tmp_path: Path) -> None:
