@@ -35,7 +35,7 @@ def places() -> dict[Path, dict[str, str]]:
     """Map each page to its places, and each place to the text that belongs there."""
     return {
         PAGES / "commands.md": {"help": f"```text\n{commands.usage()}\n```\n"},
-        PAGES / "presets.md": {"presets": table(["preset", "device", "what it measures"], map(_preset, presets(ROOT)))},
+        PAGES / "presets.md": {"presets": table(["preset", "device", "what it measures"], map(_preset, presets()))},
         PAGES / "records.md": {name: "\n".join(map(_class, entries)) for name, entries in FILES.items()},
         PAGES / "warnings.md": {
             "runs": _meanings(run.STATUSES),

@@ -25,15 +25,15 @@ class Preset:
     about: str
 
 
-def presets(workflow: Path = WORKFLOW) -> list[Preset]:
+def presets() -> list[Preset]:
     """Return the presets in the order of their files."""
-    paths = sorted((workflow / "presets").glob("*.yaml"))
+    paths = sorted((WORKFLOW / "presets").glob("*.yaml"))
     return [Preset(path.stem, path, _first_sentence(path.read_text(encoding="utf-8"))) for path in paths]
 
 
-def preset(name: str, workflow: Path = WORKFLOW) -> Preset:
+def preset(name: str) -> Preset:
     """Return the preset of that name. UserError, with the most similar names, if there is none."""
-    by_name = {preset.name: preset for preset in presets(workflow)}
+    by_name = {preset.name: preset for preset in presets()}
     if name not in by_name:
         raise UserError(
             f"there is no preset {name}",
@@ -42,11 +42,11 @@ def preset(name: str, workflow: Path = WORKFLOW) -> Preset:
     return by_name[name]
 
 
-def of_a_preset(target: str, workflow: Path = WORKFLOW) -> str | None:
+def of_a_preset(target: str) -> str | None:
     """Return what to type if presets ask for a file under results/, or None."""
     if not target.startswith("results/"):
         return None
-    asking = [preset.path for preset in presets(workflow) if target in set(_files(preset.path, workflow))]
+    asking = [preset.path for preset in presets() if target in _files(preset.path)]
     if not asking:
         return None
     several = f", as do {len(asking) - 1} other presets" if len(asking) > 1 else ""
@@ -54,10 +54,10 @@ def of_a_preset(target: str, workflow: Path = WORKFLOW) -> str | None:
     return f"{asking[0].name} asks for it{several}: snakemake {target} --configfile {path}"
 
 
-def _files(path: Path, workflow: Path) -> Iterator[str]:
+def _files(path: Path) -> Iterator[str]:
     """Yield the records and summaries that a configuration asks for; nothing if it is wrong."""
     try:
-        specs = runs.expand(load([path], config_paths=ConfigPaths(workflow)))
+        specs = runs.expand(load([path], config_paths=ConfigPaths(WORKFLOW)))
     except UserError:
         return
     yield from (file for spec in specs for file in (spec.record, spec.summary))
