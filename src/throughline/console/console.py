@@ -21,9 +21,8 @@ from snakemake_interface_logger_plugins.common import LogEvent
 
 from throughline import handover, processes
 from throughline.console.plan import Plan, repeated
-from throughline.files import UserError
 from throughline.progress import duration
-from throughline.records import read_run
+from throughline.records import stored_run
 from throughline.report.analysis import baseline
 from throughline.spec import RunSpec, cell_name
 
@@ -300,11 +299,8 @@ def outcome(spec: RunSpec, plan: Plan) -> str:
     speeds: dict[tuple[str, str], list[float]] = {}
     ended, here = "", ("", "")
     for repeat in plan.specs:
-        if repeated(repeat) != repeated(spec):
-            continue
-        try:
-            record = read_run(repeat.record)
-        except (UserError, OSError):
+        record = stored_run(Path(repeat.record)) if repeated(repeat) == repeated(spec) else None
+        if record is None:
             continue
         speed, same = record.samples_per_s, (baseline.surroundings(record), replace(record.spec, repeat=1).canonical)
         if speed:

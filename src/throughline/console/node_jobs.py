@@ -46,7 +46,6 @@ def planned(
     fleet: Fleet,
     away: Mapping[int, str],
     on_slurm: bool,
-    root: Path = Path(),
 ) -> NodeJobs:
     """Return the node jobs that have to be made.
 
@@ -55,7 +54,7 @@ def planned(
     to_make = {file: measurements for file, measurements in node_jobs.items() if file in pending}
     finished: dict[tuple[str, str], list[float]] = {}
     for measurement in (measurement for measurements in node_jobs.values() for measurement in measurements):
-        record = stored_run(root / measurement.record)
+        record = stored_run(Path(measurement.record))
         if record and record.seconds is not None:
             finished.setdefault((measurement.place.kind, measurement.what), []).append(record.seconds)
 

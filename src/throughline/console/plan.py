@@ -49,7 +49,6 @@ class Plan:
     jobs: Sequence[Sequence[str]]
     targets: Collection[str] = ()
     cluster: bool = False
-    root: Path = Path()
     node_jobs: NodeJobs | None = None
     margins: Mapping[str, float] = field(default_factory=dict)
     took_s: dict[str, float] = field(init=False)
@@ -60,7 +59,7 @@ class Plan:
         self.runs = {spec.record: spec for spec in self.specs if spec.record in self.pending}
         self.data = {outputs[0] for outputs in self.jobs if outputs[0].startswith("data/")}
         records = (spec.record for spec in self.specs if spec.record not in self.pending)
-        runs = ((record, stored_run(self.root / record)) for record in records)
+        runs = ((record, stored_run(Path(record))) for record in records)
         self.took_s = {record: run.seconds for record, run in runs if run and run.seconds is not None}
 
     def __str__(self) -> str:
@@ -165,12 +164,12 @@ class Plan:
 
     def outcome(self) -> str:
         """Return the last message of a finished workflow: medians, predictions, a verdict, where the results are."""
-        lines = _shortened([line for name in self._summaries() for line in _medians(self.root / name)])
+        lines = _shortened([line for name in self._summaries() for line in _medians(name)])
         if ACCEPTANCE in self.pending:
-            lines += [f"  {line}" for line in verdict.lines(read_acceptance(self.root / ACCEPTANCE))]
-        predicted = [read_predictions(self.root / name) for name in self._predictions()]
+            lines += [f"  {line}" for line in verdict.lines(read_acceptance(ACCEPTANCE))]
+        predicted = map(read_predictions, self._predictions())
         lines += _shortened([f"  {line}" for made in predicted for line in predictions.lines(made)])
-        read = map(read_imported, sorted(self.root / name for name in self.pending if IMPORTED.fullmatch(name)))
+        read = map(read_imported, sorted(filter(IMPORTED.fullmatch, self.pending)))
         lines += [line for imported in read for line in _imported(imported)]
         pages = " (open it in a browser; it needs no network)"
         results = [name + pages * name.endswith(".html") for name in self.results()]
@@ -186,31 +185,31 @@ def _imported(imported: Imported) -> list[str]:
     return [*lines, f"    each file: results/{imported.name}/imported/throughput.md"]
 
 
-def failures(logs: Mapping[str, str], root: Path = Path(), since: float = 0.0) -> str:
+def failures(logs: Mapping[str, str], since: float = 0.0) -> str:
     """Return the last message of a failed workflow: the missing files that have a log, and the next step.
 
     `logs` maps each file that had to be made to its log. since: older logs are of earlier calls.
     """
     failed = []
     for path, log in logs.items():
-        if not (root / path).exists() and (root / log).exists() and (root / log).stat().st_mtime >= since:
-            why = log if (root / log).stat().st_size else "its job was ended before it wrote into its log"
+        if not os.path.exists(path) and os.path.exists(log) and os.path.getmtime(log) >= since:
+            why = log if os.path.getsize(log) else "its job was ended before it wrote into its log"
             failed.append(f"  failed: {path}; why: {why}")
     lines = ["Not everything could be made; what is there is kept.", *_shortened(failed)]
-    if (root / SO_FAR).exists():
+    if os.path.exists(SO_FAR):
         lines.append(f"  what is measured so far: {SO_FAR}")
-    if ACCEPTANCE in logs and (root / ACCEPTANCE_PAGE).exists():
+    if ACCEPTANCE in logs and os.path.exists(ACCEPTANCE_PAGE):
         lines.append(f"  the verdict on what is there: {ACCEPTANCE_PAGE}")
     fix = "fix what the log says" if len(failed) == 1 else "fix what the logs say" if failed else "fix the cause"
     return "\n".join([*lines, f"  next: {fix}, and run the same command again: only the rest is made"])
 
 
-def check_places(outputs: Iterable[str], root: Path = Path()) -> None:
+def check_places(outputs: Iterable[str]) -> None:
     """Raise UserError if a folder that outputs belong in cannot be written.
 
     This is checked first, because otherwise the user would see the error only after hours of training.
     """
-    wanted = {root / os.path.dirname(output) for output in outputs}
+    wanted = {Path(output).parent for output in outputs}
     existing = {next(path for path in (folder, *folder.parents) if path.is_dir()) for folder in wanted}
     for folder in sorted(existing):
         if not os.access(folder, os.W_OK | os.X_OK):
@@ -268,7 +267,7 @@ def _micro_batches(specs: Sequence[RunSpec]) -> list[str]:
     return [f"{specs[0].global_batch:,} samples a step = replicas x batch x micro-batches: {each}"]
 
 
-def _medians(summary: Path) -> list[str]:
+def _medians(summary: str) -> list[str]:
     """Return a line for each framework and topology of a summary, or no lines if the summary cannot be read.
 
     Example: `bert bz64 fp16 torch 1n2g: 914.2 samples/s, speedup 1.78 (median of 5)`.

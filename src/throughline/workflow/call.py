@@ -127,7 +127,7 @@ def read(
     )
 
 
-def given_up(config: Config, specs: Iterable[RunSpec], root: Path = Path()) -> dict[str, str]:
+def given_up(config: Config, specs: Iterable[RunSpec]) -> dict[str, str]:
     """Map the failed repeats that no summary waits for to why they failed: those of cells with enough other repeats.
 
     A cell has enough if at least runs.enough of its repeats have a record of the present configuration, and every other
@@ -136,10 +136,10 @@ def given_up(config: Config, specs: Iterable[RunSpec], root: Path = Path()) -> d
     some = (spec for spec in specs if config.block(spec.benchmark).enough)
     found: dict[str, str] = {}
     for repeats in grouped(some, lambda spec: (spec.cell, spec.framework, str(spec.topology))).values():
-        absent = {run.record: _failure(root / run.record) for run in repeats if not (root / run.record).is_file()}
+        absent = {run.record: _failure(Path(run.record)) for run in repeats if not Path(run.record).is_file()}
         enough = config.block(repeats[0].benchmark).enough or 0
         if absent and len(repeats) - len(absent) >= enough and all(absent.values()):
-            there = [records.stored_run(root / run.record) for run in repeats if run.record not in absent]
+            there = [records.stored_run(Path(run.record)) for run in repeats if run.record not in absent]
             wanted = {run.canonical for run in repeats}
             if sum(run is not None and run.spec.canonical in wanted for run in there) >= enough:
                 found |= {record: why for record, why in absent.items() if why}

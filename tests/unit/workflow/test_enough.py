@@ -34,35 +34,34 @@ def asked(**runs_keys: object) -> Config:
     return load([], values(**runs_keys))
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The six repeats as records of the present configuration, and the log of the seventh."""
+    monkeypatch.chdir(tmp_path)
     for spec, speed in zip(runs.expand(asked()), REPEATS, strict=False):
-        write_record(tmp_path / "results", record(spec.values(), speed))
-    log(tmp_path, f"{NO_RECORD}\n{tmp_path / SEVENTH}: rank 3: killed by signal 9\n  next: read dmesg\n")
-    return tmp_path
+        write_record(Path("results"), record(spec.values(), speed))
+    log(f"{NO_RECORD}\n{SEVENTH}: rank 3: killed by signal 9\n  next: read dmesg\n")
 
 
-def log(root: Path, text: str, repeat: int = 7) -> None:
-    path = (root / SEVENTH).with_name(f"run{repeat}.log")
+def log(text: str, repeat: int = 7) -> None:
+    path = Path(SEVENTH).with_name(f"run{repeat}.log")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"# again: snakemake\n{text}")
 
 
-def left_out(root: Path, config: Config) -> dict[str, str]:
-    return call.given_up(config, runs.expand(config), root)
+def left_out(config: Config) -> dict[str, str]:
+    return call.given_up(config, runs.expand(config))
 
 
-def test_a_call_says_which_repeat_is_left_out(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(root)
+def test_a_call_says_which_repeat_is_left_out() -> None:
     said: list[str] = []
     call.read([], values(enough=6), WORKFLOW, lambda _: [], say=said.append)
     assert any(line.endswith(f"to try it again: snakemake {SEVENTH}") for line in said)
 
 
-def test_a_failed_repeat_is_left_out_and_the_cell_says_why(root: Path) -> None:
+def test_a_failed_repeat_is_left_out_and_the_cell_says_why() -> None:
     config = asked(enough=6)
-    failures = left_out(root, config)
+    failures = left_out(config)
     assert failures == {SEVENTH: "rank 3: killed by signal 9"}
     targets = Targets(config, runs.expand(config), {}, {}, {}, failures)
     wildcards = {"benchmark": "b", "batch": "32", "precision": "fp32"}
@@ -70,7 +69,7 @@ def test_a_failed_repeat_is_left_out_and_the_cell_says_why(root: Path) -> None:
     assert len(waited) == 6 and SEVENTH not in [*waited, *targets.results()]
     assert targets.run(**wildcards, framework="torch", topology="2n8g", repeat="7"), "a target may name it"
     terms = Terms.model_validate(targets.made()["b"]["terms"])
-    found = summary.summarize([root / path for path in waited], repeats=7, terms=terms)
+    found = summary.summarize(list(map(Path, waited)), repeats=7, terms=terms)
     cell = found.frameworks["torch"]["2n8g"]
     assert (cell.n_ok, cell.n, round(cell.median_speed or 0, 2)) == (6, 7, 1845.65)
     why = "repeat 7 failed: rank 3: killed by signal 9"
@@ -85,14 +84,14 @@ def test_a_failed_repeat_is_left_out_and_the_cell_says_why(root: Path) -> None:
      ({"enough": 6, "seed": 1}, None)],
     ids=["without", "stopped", "stopped at last", "too few", "of another configuration"],
 )  # fmt: skip
-def test_a_repeat_that_can_still_be_made_is_waited_for(root: Path, keys: dict[str, int], text: str | None) -> None:
+def test_a_repeat_that_can_still_be_made_is_waited_for(keys: dict[str, int], text: str | None) -> None:
     if text:
-        log(root, text)
-    assert left_out(root, asked(**keys)) == {}
+        log(text)
+    assert left_out(asked(**keys)) == {}
 
 
-def test_all_others_have_to_be_tried(root: Path) -> None:
-    (root / SEVENTH).with_name("run6.json").unlink()
-    assert left_out(root, asked(enough=5)) == {}
-    log(root, f"{NO_RECORD}\n", repeat=6)
-    assert [*left_out(root, asked(enough=5)).values()] == ["no reason is in its log", "rank 3: killed by signal 9"]
+def test_all_others_have_to_be_tried() -> None:
+    Path(SEVENTH).with_name("run6.json").unlink()
+    assert left_out(asked(enough=5)) == {}
+    log(f"{NO_RECORD}\n", repeat=6)
+    assert [*left_out(asked(enough=5)).values()] == ["no reason is in its log", "rank 3: killed by signal 9"]
