@@ -117,7 +117,7 @@ def present(summaries: Sequence[Path], acceptance: Path | None) -> Results:
 def opened(path: Path) -> Iterator[Results]:
     """Open an archive, or a folder of results. UserError as from `looked_into` and `read_folder`."""
     if path.is_dir():
-        groups = cells.groups(read_folder(path).values())
+        groups = cells.groups(read_folder(path))
         yield Results(_name(path), path, groups, accepted.read(path / Path(study.RESULT).name))
         return
     with looked_into(path) as archive:
@@ -160,13 +160,13 @@ def _summaries(archive: Archive) -> tuple[list[records.Summary], list[str]]:
     return readable, unreadable
 
 
-def read_folder(folder: Path, own: Path = Path("results")) -> dict[Path, records.Summary]:
-    """Return the summaries in a folder of results, by path.
+def read_folder(folder: Path) -> list[records.Summary]:
+    """Return the summaries in a folder of results.
 
-    UserError if the folder is this workflow's `own`, if a summary or a record in it is invalid or of another version,
+    UserError if the folder is this workflow's own, if a summary or a record in it is invalid or of another version,
     or if a summary does not have the throughput of its records. Records may be missing.
     """
-    where = f"compare.against: {folder}"
+    where, own = f"compare.against: {folder}", Path("results")
     if own.is_dir() and folder.samefile(own):
         raise UserError(
             f"{where} is the folder in which this workflow writes its own results",
@@ -180,7 +180,7 @@ def read_folder(folder: Path, own: Path = Path("results")) -> dict[Path, records
             next_step="name the folder results/ of a finished workflow, not the folder around it",
         )
     try:
-        return {path: _checked(path) for path in paths}
+        return list(map(_checked, paths))
     except UserError as error:
         raise UserError(f"compare.against: {error.what}", why=error.why, next_step=NEXT) from None
 
