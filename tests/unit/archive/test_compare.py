@@ -1,7 +1,6 @@
 """The present results beside archives and folders: verdicts, what differs, what cannot be compared, and what a CI makes
 of it."""
 
-import hashlib
 import json
 import shutil
 import zipfile
@@ -19,8 +18,8 @@ from throughline.records import Compared, read_compared
 from throughline.report.render import compared as shown
 from throughline.report.render.page import write_comparison
 from throughline.study.result_sections import Compare
+from unit.archive.test_archive import KEPT, RUN, packed, read
 
-KEPT = Path(__file__).with_name("two_topologies.zip")
 SUMMARIES = [Path("results/bert/bz32_fp32.json"), Path("results/bert/bz64_fp16.json")]
 STEADY = [0.998, 1.0, 1.002]
 """Noise of the repeats in these tests, as shares: the real ones lie further apart."""
@@ -59,23 +58,17 @@ def steady(summary: Any, factor: float) -> Any:
 
 def archive(name: str, change: Callable[[Any], object], more: Mapping[str, Any] | None = None) -> Path:
     """Write an archive whose summaries were changed, with digests that fit. more: further summaries."""
-    with zipfile.ZipFile(KEPT) as kept:
-        files = {name: kept.read(name) for name in kept.namelist()}
+    files = read(KEPT)
     for path in SUMMARIES:
         summary = json.loads(path.read_text())
         change(summary)
         files[path.as_posix()] = json.dumps(summary).encode()
-    files |= {inner: v if isinstance(v, bytes) else json.dumps(v).encode() for inner, v in (more or {}).items()}
-    told = json.loads(files.pop(contents.NAME))
-    for inner in more or ():
-        benchmark = Path(inner).parent.name
-        made = told["benchmarks"].setdefault(benchmark, {**told["benchmarks"]["bert"], "summaries": []})
+    told = json.loads(files[contents.NAME])
+    for inner, value in (more or {}).items():
+        files[inner] = value if isinstance(value, bytes) else json.dumps(value).encode()
+        made = told["benchmarks"].setdefault(Path(inner).parent.name, {**told["benchmarks"]["bert"], "summaries": []})
         made["summaries"].append(inner)
-    told["files"] = {n: {"bytes": len(c), "sha256": hashlib.sha256(c).hexdigest()} for n, c in files.items()}
-    with zipfile.ZipFile(name, "w") as output:
-        for inner, content in (files | {contents.NAME: json.dumps(told).encode()}).items():
-            output.writestr(inner, content)
-    return Path(name)
+    return packed(files | {contents.NAME: json.dumps(told).encode()}, Path(name))
 
 
 def compared(*archives: Path) -> Compared:
@@ -214,9 +207,8 @@ def test_what_cannot_be_compared_at_all_is_an_error() -> None:
 
     with pytest.raises(UserError, match=r"no cell of old\.zip is also in the present results"):
         compared(archive("old.zip", renamed))
-    path = archive("bad.zip", same)
-    path.write_bytes(path.read_bytes().replace(b"outcome:", b"outcomf:", 1))
-    with pytest.raises(UserError, match=r"bad\.zip"):
+    path = packed(read(KEPT) | {f"{RUN}.log": b"another log"}, Path("bad.zip"), honest=True)
+    with pytest.raises(UserError, match=r"bad\.zip is damaged or was changed"):
         compared(path)
     with pytest.raises(UserError, match=r"other/bad\.zip are both called bad\.zip"):
         compared(path, Path("other/bad.zip"))

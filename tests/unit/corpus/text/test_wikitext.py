@@ -178,6 +178,7 @@ def test_the_same_articles_in_the_same_form_from_any_parts(
     theirs, ours = both
     assert len(ours) == 106 and [[*article.items()][:4] for article in theirs] == [[*a.items()][:4] for a in ours]
     assert list(theirs[0]) == list(ours[0]) == ["id", "revid", "url", "title", "text"]
+    assert theirs[0]["title"] == "Anarchism" and not any("&lt;" in article["text"] for article in theirs)
     cut = dumps.cut([dumps.find_sample()], 3)
     parts = [extracted(cut, tmp_path, "throughline", part)[0] for part in range(3)]
     assert all(parts) and [article for part in parts for article in part] == ours
