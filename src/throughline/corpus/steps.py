@@ -153,11 +153,8 @@ def adopt(shard: Path, output: Path) -> None:
 
     shard: the finished file
     """
-    output.parent.mkdir(parents=True, exist_ok=True)
-    temporary = output.with_name(f".{output.stem}.link.partial{output.suffix}")
-    temporary.unlink(missing_ok=True)
-    temporary.symlink_to(os.path.abspath(shard))
-    os.replace(temporary, output)  # the link appears in one step
+    output.unlink(missing_ok=True)
+    output.symlink_to(os.path.abspath(shard))
 
 
 def verify(

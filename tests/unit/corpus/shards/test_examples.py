@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -127,19 +126,3 @@ def test_the_random_words_stay_what_they_are() -> None:
         9139417035450871411,
         17569913181552494135,
     ]
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"sequence_length": 4, "predictions": 1}, "sequence_length=4"),
-        ({"sequence_length": 32769, "predictions": 1}, "sequence_length is 5 to 32768"),
-        ({"sequence_length": 32, "predictions": 30}, "predictions=30"),
-        ({"sequence_length": 32, "predictions": 5, "probability": 1.5}, "probability=1.5"),
-        ({"sequence_length": 32, "predictions": 5, "short_sequences": 2}, "short_sequences=2"),
-        ({"sequence_length": 32, "predictions": 5, "dupe_factor": 0}, "dupe_factor=0"),
-    ],
-)
-def test_wrong_parameters(parameters: dict[str, Any], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        Parameters(**parameters)

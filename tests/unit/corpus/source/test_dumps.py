@@ -148,13 +148,12 @@ def test_a_damaged_tag_loses_no_page_in_silence(
         all_pages(dumps.cut([written(tmp_path, content)], parts))
 
 
-def test_absent_files_folders_and_doubles(tmp_path: Path) -> None:
+def test_absent_files_folders_and_two_wikis(tmp_path: Path) -> None:
     path = written(tmp_path, XML)
     other = written(tmp_path, XML.replace(b"enwiki", b"dewiki"), "other.xml")
     for paths, message in (
         ([tmp_path / "none.xml"], "No such file"),
         ([tmp_path], "Is a directory"),
-        ([path, tmp_path / "." / "dump.xml"], "lists a file twice"),
         ([path, other], "different wikis: dewiki, enwiki"),
     ):
         with pytest.raises(UserError, match=message):
