@@ -98,29 +98,24 @@ def test_a_mistake_in_a_block_of_programs(tmp_path: Path, own: str, block: str, 
     assert message in mistakes(written(tmp_path, own, block))
 
 
-def test_rows_that_count_different_things(tmp_path: Path) -> None:
-    others = ", other: {command: train, timing: marks, per_step: 1, unit: tokens}"
-    block = "programs: [own, other], batch: {bf16: [8]}"
-    assert "its rows count samples and tokens; state `unit`" in mistakes(written(tmp_path, OWN, block, others))
+@pytest.mark.parametrize(
+    ("name", "block", "message"),
+    [
+        ("other", "programs: [own, other], batch: {bf16: [8]}", "its rows count samples and tokens; state `unit`"),
+        ("My_own", BLOCK, "programs.My_own: the name of a program has lower-case"),
+        ("jax", BLOCK, "programs.jax: a framework has this name; choose another"),
+    ],
+)
+def test_a_second_program_that_cannot_be(tmp_path: Path, name: str, block: str, message: str) -> None:
+    others = f", {name}: {{command: train, timing: marks, per_step: 1, unit: tokens}}"
+    assert message in mistakes(written(tmp_path, OWN, block, others))
 
 
-def test_the_form_of_a_name(tmp_path: Path) -> None:
-    others = ", My_own: {command: train, timing: marks, per_step: 1}"
-    assert "programs.My_own: the name of a program has lower-case" in mistakes(written(tmp_path, OWN, others=others))
-
-
-def test_a_program_with_the_name_of_a_framework(tmp_path: Path) -> None:
-    others = ", jax: {command: train, timing: marks, per_step: 1}"
-    assert "programs.jax: a framework has this name; choose another" in mistakes(written(tmp_path, OWN, others=others))
-
-
-@pytest.mark.parametrize("sees", ["{world}", "{devices}", "{hostfile}", "{nodes}"])
+@pytest.mark.parametrize(
+    "sees", ["'train {world}'", "'train {devices}'", "'train {hostfile}'", "'train {nodes}'", "train, start: rank"]
+)
 def test_a_program_that_learns_the_number_of_its_devices(tmp_path: Path, sees: str) -> None:
-    specs(written(tmp_path, f"command: 'train {sees}', timing: marks, per_step: 1"))
-
-
-def test_ranks_that_are_started_learn_the_number_of_their_devices(tmp_path: Path) -> None:
-    specs(written(tmp_path, "command: train, start: rank, timing: marks, per_step: 1"))
+    specs(written(tmp_path, f"command: {sees}, timing: marks, per_step: 1"))
 
 
 def test_what_a_specification_has(tmp_path: Path) -> None:
