@@ -14,7 +14,6 @@ from snakemake_interface_logger_plugins.common import LogEvent
 
 from process_helpers import until
 from report_fixture import record
-from throughline import processes
 from throughline.console.console import CAUSE_LINES, Console, failure_cause, outcome
 from throughline.console.node_jobs import NodeJobs
 from throughline.console.plan import Plan
@@ -133,16 +132,6 @@ def test_the_time_left_follows_the_pace_so_far(monkeypatch: pytest.MonkeyPatch) 
     assert shown.progress()[1] == pytest.approx(180 / (180 + 240))
     assert "node job 1 of 3: node 0 (50 s)\n" in stream.getvalue() and "failed: data/b\n" in stream.getvalue()
     shown.close()
-
-
-def test_after_an_interruption_nothing_that_ends_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "interrupt_group", lambda: None)
-    stream = io.StringIO()
-    shown = console(stream)
-    event(shown, LogEvent.WORKFLOW_STARTED)
-    event(shown, None, "Terminating processes on user request, this might take some time.")
-    event(shown, LogEvent.ERROR, "Traceback (most recent call last):", levelno=logging.ERROR)
-    assert stream.getvalue() == "Stopping: running jobs are being ended.\n"
 
 
 def test_if_the_console_fails_snakemake_speaks_itself(capsys: pytest.CaptureFixture[str]) -> None:

@@ -106,11 +106,3 @@ def test_what_the_corpus_does_not_have(wildcards: dict[str, str], message: str) 
     with pytest.raises(UserError) as caught:
         corpus(parts=9).check(**wildcards)
     assert message in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("name", "meant"), [("bokks.txt", r"did you mean books\.txt\? correct"), ("x/y.txt", "  next: correct")]
-)
-def test_a_file_that_is_not_there(name: str, meant: str) -> None:
-    with pytest.raises(UserError, match=rf"{name} is not there, and corpus\.dump names it\n.*{meant} corpus\.dump"):
-        corpus(dump={"text": name}).dump()

@@ -222,17 +222,6 @@ def test_presets_ask_for_runs_and_share_no_names() -> None:
         assert one.corpus.name != other.corpus.name or one.corpus == other.corpus
 
 
-@pytest.mark.parametrize(
-    "facts",
-    [
-        "runs.repeats` (integer 1 to 99; `5`)", "runs.seed` (integer from 0; `42`)",
-        "goals.mean_utilization.gpu` (number up to 1)", "options.dropout` (number from 0 below 1; `0.1`)",
-    ],
-)  # fmt: skip
-def test_the_page_shows_the_range_of_a_number(facts: str) -> None:
-    assert facts in config_reference.reference()
-
-
 def test_generated_pages_are_up_to_date() -> None:
     written = config_reference.REFERENCE.read_text(encoding="utf-8")
     assert written == filled(config_reference.REFERENCE, {"keys": config_reference.reference()})

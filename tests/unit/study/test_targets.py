@@ -49,12 +49,6 @@ def test_what_is_asked_for_is_found(targets: Targets) -> None:
     assert {*targets.results()} > {*derived, *targets.checks}
 
 
-def test_runs_go_in_their_order(targets: Targets) -> None:
-    order = [{"topology": topology, "repeat": repeat} for repeat in "12" for topology in ("1n1g", "1n2g")]
-    priorities = [targets.priority(**(RUN | change)) for change in order]
-    assert priorities == sorted(set(priorities), reverse=True) and targets.priority(**RUN) > 0
-
-
 @pytest.mark.parametrize(
     ("look_up", "change", "message"),
     [

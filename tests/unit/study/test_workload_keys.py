@@ -11,7 +11,7 @@ import pytest
 
 from throughline import workloads
 from throughline.spec import RunSpec
-from throughline.study import benchmark, config_reference, runs
+from throughline.study import benchmark, runs
 from throughline.study.benchmark import Benchmark
 from throughline.study.config import ConfigError, load
 from throughline.study.runs import read_spec
@@ -81,18 +81,6 @@ def test_a_mistake_in_them_is_named_like_any_other(patches: None, block: dict[st
     with pytest.raises(ConfigError) as caught:
         specs(**block)
     assert message in str(caught.value)
-
-
-def test_the_page_and_the_schema_show_every_workloads_keys(patches: None) -> None:
-    page = config_reference.of_workload(Benchmark.of("patches"))  # which workloads_page puts on its page
-    schema = json.loads(config_reference.schema())
-    assert "* `pool` (max, mean; `max`): how pixels are pooled\n" in page
-    assert "`kinds`" not in page
-    every = [(kind["properties"]["model"], kind) for kind in schema["$defs"]["Benchmark"]["anyOf"]]
-    kinds = {tuple(model["enum"]): kind for model, kind in every if "enum" in model}
-    assert [model["required"] for model, _ in every if "enum" not in model] == [["transformers", "task"]]
-    assert {"image", "crop", "pool"} < set(kinds[("patches-small",)]["properties"])
-    assert "sequence_length" not in kinds[("patches-small",)]["properties"]
 
 
 def test_core_names_are_reserved(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,16 +50,6 @@ def test_a_target_gets_the_nearest_ones(asked: WorkflowCall, target: str, next_s
     assert next_step in str(caught.value.next_step)
 
 
-def test_an_error_ends_snakemake_with_its_message_alone() -> None:
-    assert call.or_exit(max, 1, 2) == 2
-
-    def fail() -> None:
-        raise UserError("it is not there", next_step="make it")
-
-    with pytest.raises(SystemExit, match=r"^error: it is not there\n  next: make it$"):
-        call.or_exit(fail)
-
-
 def test_jobs_are_handed_what_decides_no_result_and_keep_it(
     asked: WorkflowCall, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -114,12 +114,6 @@ def test_a_changed_row_is_judged_as_by_the_plain_rules(data: st.DataObject, word
             assert f"has {faults[wrong]}\n" in str(caught.value) and f"first in row {70 + wrong} " in str(caught.value)
 
 
-def test_one_document_has_only_true_continuations(words: Vocabulary) -> None:
-    arrays = all_rows(documents([[3, 40, 5, 29, 30, 2, 2, 2, 100]], words), Parameters(32, 5), words)
-    assert len(arrays["input_ids"]) >= 5 and not arrays["next_sentence_labels"].any()
-    assert all_rows(documents([[500]], words), Parameters(16, 2), words) == {}
-
-
 def test_the_random_words_stay_what_they_are() -> None:
     assert randomness.Stream(12345, "training", 0).words(3).tolist() == [
         14804579646648241202,

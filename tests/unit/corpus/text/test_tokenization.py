@@ -138,8 +138,3 @@ def test_sentences_are_blingfires_and_lose_no_character(texts: list[str]) -> Non
     assert [visible("".join(sentences)) for sentences in found] == [visible(text) for text in texts]
     paragraphs = [text.replace("\0", "").encode("utf-8", "ignore").decode().split("\n") for text in texts]
     assert sentences_of(texts, lines=True) == [[line for line in lines if line] for lines in paragraphs]
-
-
-def test_a_heading_is_a_sentence_of_its_own() -> None:
-    text = "History.\nIt began in 1999. The U.S. saw 3.5 of them.\n\n  \nThe end\n"
-    assert sentences_of([text]) == [["History.", "It began in 1999.", "The U.S. saw 3.5 of them.", "  ", "The end"]]
