@@ -88,7 +88,12 @@ def cut(dump: list[Path], parts: int, text: bool, output: Path) -> None:
 
 
 def extract(
-    cut: Path, part: int, extractor: Literal["wikiextractor", "throughline"], articles: Path, counts: Path
+    cut: Path,
+    part: int,
+    extractor: Literal["wikiextractor", "throughline"],
+    articles: Path,
+    counts: Path,
+    stall_s: float = 900,
 ) -> None:
     """Extract the text of the articles in one part of the dump, and prove that none is missing.
 
@@ -96,6 +101,7 @@ def extract(
     part: counted from 0, over all sources
     articles: output, as JSON lines
     counts: output, what was counted, as JSON
+    stall_s: stop when nothing moves for so many seconds
     """
     from throughline.corpus.source import documents, dumps
     from throughline.corpus.text import extraction
@@ -104,7 +110,7 @@ def extract(
     if read_json(cut).get("kind") == documents.KIND:
         extraction.write(documents.articles(cut, part), part, articles, counts)
     else:
-        extraction.extract(dumps.read(cut), part, articles, counts, extractor=extractor)
+        extraction.extract(dumps.read(cut), part, articles, counts, extractor=extractor, stall_s=stall_s)
 
 
 def tokenize(
