@@ -30,9 +30,7 @@ from throughline.files import UserError, snakemake
 Arrays = dict[str, NDArray[Any]]
 
 
-def make(
-    tokens_file: Path, vocabulary_file: Path, parameters: Parameters, split: str, shard: int, path: Path
-) -> None:
+def make(tokens_file: Path, vocabulary_file: Path, parameters: Parameters, split: str, shard: int, path: Path) -> None:
     """Write a shard with all its copies, shuffled. Arrays beyond MEMORY_BYTES go to memory-mapped temporary files."""
     words = vocabulary.read(vocabulary_file)
     memory = Allocator(path.parent, tokens.MEMORY_BYTES)
