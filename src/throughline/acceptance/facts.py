@@ -1,7 +1,5 @@
 """What may explain that a place is slow: facts in its records that its peers do not share, and what each explains."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ What figures should be stands beside them: what `accept.expected` and `accept.pu
 reach.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any

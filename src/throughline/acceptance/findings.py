@@ -1,7 +1,5 @@
 """Who is slow or broken, in what, whether it is the machine, the program or a link, and what may explain it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any

@@ -7,8 +7,6 @@ A quick acceptance measures everything on all devices of a node at once, several
 package sees a run for each device, measurement and repeat, whose record is a part of the record that was made.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path

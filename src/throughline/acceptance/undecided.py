@@ -1,7 +1,5 @@
 """What a comparison of equal places cannot tell, and what limits it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 

@@ -1,7 +1,5 @@
 """Judge an acceptance: from its records to results/acceptance.json, and to sentences about it or one of its nodes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@ A line has a label, 13 whole numbers and 26 categories of 8 hex digits, separate
 is missing.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from itertools import islice

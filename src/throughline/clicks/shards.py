@@ -6,8 +6,6 @@ of cores or the order of jobs. A shard (HDF5 without compression, so that traini
 arrays of `reading.TYPES`, with the rows of its blocks from all parts.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The manifests of a corpus: of the pairs of one sequence length, and of running text."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The files of the corpus, and what its rules look up for their wildcards."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from itertools import groupby

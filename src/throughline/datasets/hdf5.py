@@ -3,8 +3,6 @@
 This module runs in a framework's own environment too and needs only numpy and h5py.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping

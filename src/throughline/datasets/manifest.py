@@ -4,8 +4,6 @@ The verification of a shard writes a result. When all shards have passed, the ma
 data package adds to both what is particular to its data.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Mapping, Sequence

@@ -3,8 +3,6 @@
 A shard is `training_0000` or `test_0000` with an ending. Files of other makers need only hold the word.
 """
 
-from __future__ import annotations
-
 import glob
 import os
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The files of a folder of shards, and the error for a file that the configuration does not ask for."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

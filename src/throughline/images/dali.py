@@ -5,8 +5,6 @@ pixels differ by rounding. On a GPU the pixels stay there for a framework that c
 For the others they pass through the host's memory.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any

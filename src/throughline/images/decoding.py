@@ -11,8 +11,6 @@ height from 3:4 to 4:3, and mirrored with probability 1/2. The crop depends only
 held-out row shows the square in the middle, with 7/8 of the shorter side.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import math

@@ -9,8 +9,6 @@ The shared memory has slots. A slot holds a batch: the pixels u1[size, S, S, 3] 
 i4[size].
 """
 
-from __future__ import annotations
-
 import mmap
 import struct
 from collections.abc import Sequence

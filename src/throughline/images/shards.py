@@ -9,8 +9,6 @@ line is a picture: [shard, number, label, name, file, part]. Each line begins wi
 lines of its own shard.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -4,8 +4,6 @@ Tar and RecordIO files stay packed. Their pictures are read from their places, s
 folder.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import re

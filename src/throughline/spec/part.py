@@ -1,7 +1,5 @@
 """Parts of a specification: how a field says what it is (`key`), and how parts are written as JSON values and read."""
 
-from __future__ import annotations
-
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, field, fields, is_dataclass

@@ -23,8 +23,6 @@ A quick acceptance measures a node in two runs with all of its devices at once: 
 figures of the others several times over. Of all nodes together it measures nothing.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

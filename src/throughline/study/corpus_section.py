@@ -1,7 +1,5 @@
 """The section `corpus`: how a dump becomes pre-training data, and which of its keys decide the files."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """The sections `images`, `faces` and `clicks`: how pictures and Criteo's logs become shards, and what decides them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal
 

@@ -1,7 +1,5 @@
 """The section `programs`: training programs of somebody else, which a benchmark measures as it measures a framework."""
 
-from __future__ import annotations
-
 import os
 from typing import Annotated, Any, Literal
 

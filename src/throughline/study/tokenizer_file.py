@@ -3,8 +3,6 @@
 So the configuration can be checked at the start, before any text is read. corpus/text/tokenization.py encodes with it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ We rebuild both files from the table in the installed blingfire, and their SHA-2
 ones. They write each byte of a token as a printable character (`CHARACTERS`): a space is `Ġ`, a line break is `Ċ`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import json

@@ -1,7 +1,5 @@
 """From tokens to shards: pairs of segments, examples with or without masks, files, their verification and manifest."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from typing import Any
 
