@@ -1,7 +1,5 @@
 """Fresh clones for the workflow's tests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

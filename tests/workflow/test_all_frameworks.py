@@ -1,7 +1,5 @@
 """A shortened copy of presets/frameworks.yaml: the graph trains one model in every environment, on two devices."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

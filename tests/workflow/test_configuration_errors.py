@@ -1,7 +1,5 @@
 """Mistakes of the configuration get an error of a few lines before anything starts, and no shell runs its texts."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from collections.abc import Callable

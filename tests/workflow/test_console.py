@@ -1,7 +1,5 @@
 """The console on real runs of Snakemake: what a person sees."""
 
-from __future__ import annotations
-
 import os
 import pty
 import re

@@ -1,7 +1,5 @@
 """A long run on real text that is killed in the middle ends where an uninterrupted one does."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

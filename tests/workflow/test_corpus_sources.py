@@ -1,7 +1,5 @@
 """The sources of a corpus: a dump that is downloaded, a vocabulary at an address, finished shards."""
 
-from __future__ import annotations
-
 import bz2
 import os
 import shutil

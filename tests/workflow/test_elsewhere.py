@@ -4,8 +4,6 @@ that Snakemake makes of it.
 One small job is made with --directory. The module gets a copy of its files, so it makes only what is new.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

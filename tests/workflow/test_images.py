@@ -1,7 +1,5 @@
 """Snakemake makes shards from a folder of pictures and a run that reads them, a single shard again, and faces."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Snakemake imports logs of others once, imports them again if a log changes, and the page marks their results."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """The whole job on real text, and what is made again if something is missing."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """Frameworks that are added as add-a-framework.md says go through the whole graph, together with `torch`."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

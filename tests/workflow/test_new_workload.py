@@ -1,7 +1,5 @@
 """A workload that is added as add-a-workload.md says, by its folder alone, works from a preset to the report."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """NVIDIA's training script can read our shards, and we can read the shards that NVIDIA's data script writes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import h5py

@@ -1,7 +1,5 @@
 """The example of a training program of one's own: the preset measures it by its marks, and by the lines of its log."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

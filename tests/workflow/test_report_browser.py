@@ -1,7 +1,5 @@
 """A real browser opens the report. It is complete without JavaScript and better with it, and it loads nothing."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

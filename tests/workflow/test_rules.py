@@ -3,8 +3,6 @@
 A dry run does not tell, because Snakemake formats a command when its job starts.
 """
 
-from __future__ import annotations
-
 import os
 import string
 from pathlib import Path

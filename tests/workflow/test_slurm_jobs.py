@@ -1,7 +1,5 @@
 """What we request from Slurm: the real submissions of large topologies, with an sbatch that only writes them down."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

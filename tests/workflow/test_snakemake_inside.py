@@ -1,7 +1,5 @@
 """What the workflow takes from Snakemake's inside is there, in the version that the workflow is installed with."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import json
 import re

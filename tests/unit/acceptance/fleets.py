@@ -1,7 +1,5 @@
 """Synthetic records of an acceptance: a fleet of equal nodes of which a test makes a part slow."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable

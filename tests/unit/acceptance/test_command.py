@@ -1,7 +1,5 @@
 """`throughline accept`: its exit status and what it prints, about a fleet and about one of its nodes."""
 
-from __future__ import annotations
-
 import json
 import platform
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Each fact that may explain a slow GPU is read from the record, compared with the peers, and put in words."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

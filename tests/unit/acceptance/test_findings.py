@@ -1,7 +1,5 @@
 """Who is slow by name, whether it is the machine, the program or a link, and what explains it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

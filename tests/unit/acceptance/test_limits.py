@@ -1,7 +1,5 @@
 """What the network between nodes can reach: one broken node does not lower it, and a fault of all nodes is told."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

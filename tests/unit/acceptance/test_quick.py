@@ -1,7 +1,5 @@
 """A quick acceptance: what its two records of a node say, who has not passed, and how often it is a false alarm."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

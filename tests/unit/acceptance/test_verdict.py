@@ -1,7 +1,5 @@
 """The verdict on a fleet: fit, outliers or inconclusive; what is missing, what nobody can tell, what is expected."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math

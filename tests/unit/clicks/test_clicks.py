@@ -1,7 +1,5 @@
 """The clicks: which lines a log may have, which are left out and counted, and what shards and vocabularies contain."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """DALI's pins go into the environment that the user names, and move no package that is there."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The lines of the console: a run that has ended, the cause of a failure, the time left, and one bar below them."""
 
-from __future__ import annotations
-
 import io
 import logging
 import os

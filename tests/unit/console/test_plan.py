@@ -1,7 +1,5 @@
 """The plan counts what is pending and estimates only from what is known. The last messages name what to do next."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

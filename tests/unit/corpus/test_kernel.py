@@ -1,7 +1,5 @@
 """The compiled code is built once, and an error says what is missing for that."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

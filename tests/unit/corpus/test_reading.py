@@ -1,7 +1,5 @@
 """Training gets the arrays of a shard exactly as they are in the file, whatever the file's compression."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import zlib

@@ -1,7 +1,5 @@
 """A corpus is made by hundreds of short processes. None of them loads what it does not need."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The files of the corpus, and the errors for those that the configuration does not ask for."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What all data packages share: whole files, the results of verifications, manifests, and the files of a section."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from functools import partial

@@ -1,8 +1,6 @@
 """How training reads images: the same pixels with any number of processes and with DALI, limited memory, no process
 left behind."""
 
-from __future__ import annotations
-
 import io
 import os
 import signal

@@ -1,7 +1,5 @@
 """From pictures and faces to verified shards: what is found, what is refused by name, and what a shard contains."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -1,7 +1,5 @@
 """Predictions from synthetic points whose truth is known."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The back-test on published series: what it reaches, and that the committed calibration is what it makes."""
 
-from __future__ import annotations
-
 import json
 import sys
 from functools import cache

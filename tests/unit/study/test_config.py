@@ -1,7 +1,5 @@
 """The configuration: what is read, how files are merged, which error every mistake gives, and the generated pages."""
 
-from __future__ import annotations
-
 import itertools
 import typing
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Relative paths of a configuration lead into the working directory first, then into the workflow's folder."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -5,8 +5,6 @@ that the configuration asks for, without repeat and protocol, in the order of th
 `python -m tests.unit.study.test_golden` writes these files again.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

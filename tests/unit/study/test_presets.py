@@ -1,7 +1,5 @@
 """Presets ask for the runs that the published studies have measured."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -3,8 +3,6 @@
 tests/unit/comparables/test_logs.py has lines of every kind of log that a preset names.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

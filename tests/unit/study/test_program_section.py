@@ -1,7 +1,5 @@
 """The section `programs`: which mistakes are named, and what a run's specification has of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

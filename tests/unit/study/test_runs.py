@@ -1,7 +1,5 @@
 """A configuration is expanded to runs; their canonical JSON, their paths, and the identity of their data."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

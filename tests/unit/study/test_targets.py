@@ -1,7 +1,5 @@
 """Targets: what the configuration asks for under a file's name, and the error for a file that it does not ask for."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

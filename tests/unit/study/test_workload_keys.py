@@ -1,7 +1,5 @@
 """A workload's parameters become keys of a block, and go into a specification and back."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, fields

@@ -1,7 +1,5 @@
 """What is said of a target that nothing makes, and what the jobs of a call are handed."""
 
-from __future__ import annotations
-
 import os
 from types import SimpleNamespace
 from typing import Any

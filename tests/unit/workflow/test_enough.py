@@ -1,7 +1,5 @@
 """runs.enough: six of seven repeats are a result if the seventh failed, as in DLPerf's row of 2n8g."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

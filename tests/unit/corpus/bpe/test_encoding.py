@@ -1,7 +1,5 @@
 """GPT-2's vocabulary is the published one, and we encode text to the same ids as tiktoken and `tokenizers`."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """GPT-2's tokens: the shards do not depend on how the text is cut, they decode to the text, and are read in windows."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import random

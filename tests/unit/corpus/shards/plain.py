@@ -1,7 +1,5 @@
 """The rules of pairs, masks and rows in plain Python, one token at a time. kernel.c has to give the same."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from throughline import randomness

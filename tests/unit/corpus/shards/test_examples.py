@@ -1,7 +1,5 @@
 """Pairs, masks and checks of rows equal a plain version of BERT's rules, without the faults of BERT's program."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 from pathlib import Path
 

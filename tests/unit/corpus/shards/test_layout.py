@@ -1,7 +1,5 @@
 """Shard files are complete or absent, readable everywhere, and have the given content."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

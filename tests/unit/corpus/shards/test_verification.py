@@ -1,7 +1,5 @@
 """Verification finds every kind of fault that a test puts into a valid shard, and the manifest describes the shards."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace

@@ -1,7 +1,5 @@
 """Plain text as a source: the same documents in any number of parts, and errors that help."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Callable

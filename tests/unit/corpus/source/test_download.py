@@ -1,7 +1,5 @@
 """Downloads from a server that misbehaves in every known way end with the right file, or with an error that helps."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import shutil

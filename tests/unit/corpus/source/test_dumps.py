@@ -1,7 +1,5 @@
 """Cutting dumps: every page is in exactly one part, whatever the compression; and files that are not a whole dump."""
 
-from __future__ import annotations
-
 import bz2
 import re
 import tracemalloc

@@ -1,7 +1,5 @@
 """Dumps in unusual forms, built from real pages of the sample, give all their articles."""
 
-from __future__ import annotations
-
 import bz2
 import json
 import re

@@ -1,7 +1,5 @@
 """Pages: their kinds and texts, and what no pages-articles dump has."""
 
-from __future__ import annotations
-
 import pytest
 
 from throughline.corpus.source import pages

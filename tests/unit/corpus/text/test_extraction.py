@@ -1,7 +1,5 @@
 """Text extraction by wikiextractor: no article is lost in silence, and no process is left behind."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`corpus.tokenizer`: shards of one's own tokenizer, and what is refused before any text is read."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,6 @@
 """Sentences are blingfire's, without a character lost. Ids are those of Hugging Face's BERT tokenizer, uncased and
 cased."""
 
-from __future__ import annotations
-
 import itertools
 import unicodedata
 from collections.abc import Sequence

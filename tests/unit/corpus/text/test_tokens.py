@@ -1,7 +1,5 @@
 """Tokens files: only the page id decides the shard of a document, in any memory. Empty documents are left out."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Our vocabulary equals the published one byte for byte. Files that BERT cannot use as a vocabulary are refused."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

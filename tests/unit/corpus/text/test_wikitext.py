@@ -1,7 +1,5 @@
 """Our own extractor: what it keeps of wikitext, what it removes, and that no text makes it slow."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
