@@ -9,11 +9,11 @@ from rich.filesize import decimal
 class Progress:
     """Counts bytes up to a total, and prints a line from time to time. `done` bytes existed before this work began."""
 
-    def __init__(self, what: str, total: int, *, done: int = 0) -> None:
+    def __init__(self, what: str, total: int, *, done: int = 0, quiet_s: float = 5) -> None:
         self.what, self.total = what, total
         self.done = self._before = done
         self._begun = time.monotonic()
-        self._next = self._begun + 5
+        self._next = self._begun + quiet_s
 
     def to(self, done: int) -> None:
         """Set the number of bytes that are done to `done`."""
