@@ -193,11 +193,11 @@ class Project:
         for process in running:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
-        if running:
-            jobs = self.cluster.ask("squeue", "-h", "-o", "%A").split()
-            if jobs:
-                self.cluster.ask("scancel", *jobs)
+        # Also without a Snakemake: Ctrl-C cancels no job whose state Snakemake asks for at this moment.
+        if jobs := self.cluster.ask("squeue", "-h", "-o", "%A").split():
+            self.cluster.ask("scancel", *jobs)
             until(lambda: not self.cluster.ask("squeue", "-h", "-o", "%A"))
+        if running:
             shutil.rmtree(self.path / ".snakemake" / "locks", ignore_errors=True)
 
     def run(self, *arguments: str, status: int = 0) -> str:

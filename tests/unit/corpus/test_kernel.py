@@ -1,4 +1,4 @@
-"""The compiled code is built once, and an error says what is missing for that."""
+"""The compiled code is built once, and shuffles bytes as numpy does."""
 
 import os
 import subprocess
@@ -6,7 +6,16 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from throughline.corpus.shards import making
+
+
+@pytest.mark.parametrize("kind", ["i4", "i2", "i8", "i1"])
+def test_planes(kind: str) -> None:
+    data = np.random.default_rng(0).integers(-128, 127, size=(33, 7)).astype(kind)
+    assert making._planes(data).tobytes() == data.reshape(-1, 1).view(np.uint8).T.tobytes()
 
 
 @pytest.mark.slow
