@@ -39,7 +39,11 @@ def rates(folder: Path, size: int, min_seconds: float) -> tuple[float | None, fl
 
 def write_and_read(folder: Path, size: int) -> tuple[float, float | None]:
     """Write a file, sync it, drop it from the page cache and read it. Return the GB/s of both; None for reading if the
-    file stayed there. It is synced piece by piece, because a single sync of a slow disk may last for minutes."""
+    file stayed there.
+
+    The file has no name, so it goes away however this process ends. It is synced piece by piece, because a single sync
+    of a slow disk may last for minutes.
+    """
     with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
         piece = memoryview(bytearray(os.urandom(min(size, MOST))))  # a file system may compress what is no noise
         written, start, seconds = 0, time.monotonic(), 0.0

@@ -30,7 +30,10 @@ from throughline.study.acceptance import FOLDER, LOCAL, Fleet
 
 @dataclass(frozen=True)
 class FleetNodes:
-    """The nodes of an acceptance. names: by number, none of simulated nodes; away: why some cannot be measured now."""
+    """The nodes of an acceptance. names: by number; away: why nodes cannot be measured now, by number.
+
+    Simulated nodes have no names.
+    """
 
     fleet: Fleet
     names: Mapping[int, str] = field(repr=False)
@@ -50,7 +53,10 @@ class FleetNodes:
 
     @property
     def away_text(self) -> str:
-        """Why nodes cannot be measured now, as a JSON map by their numbers, on one line and without names."""
+        """Why nodes cannot be measured now, as a JSON map by their numbers, on one line.
+
+        The verdict states it, and names must not leave this machine.
+        """
         return canonical({str(node): self._nameless(why) for node, why in sorted(self.away.items())})
 
     def _nameless(self, text: str) -> str:

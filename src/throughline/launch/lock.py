@@ -31,7 +31,8 @@ def device(
 ) -> Iterator[None]:
     """Hold the lock on the devices of this machine, or of `machines`, while we measure the record `target`.
 
-    Wait for another process that holds it, and `say` which one. Raise InterruptedError when `given_up()` is true.
+    If another process holds it, wait, and call `say` with a text that names this process. Raise InterruptedError when
+    `given_up()` is true.
     """
     # Machines may share a home folder, so each machine has its own lock file.
     digests = [digest(name) for name in machines or [platform.node()]]
@@ -75,7 +76,8 @@ def record(path: Path, variables: Mapping[str, str] = os.environ) -> Iterator[No
 
     Raise UserError if another Slurm job writes the record. This happens after Snakemake was killed: its jobs still run,
     and the next Snakemake does not know of them. Each job first writes a claim, a file of its own, and only then looks
-    for the claims of others. So if two jobs start at the same time, at least one sees the other and gives up.
+    for the claims of others. So if two jobs start at the same time, at least one sees the other and gives up. A job
+    removes only its own claim and the claims of jobs that have ended.
     """
     job = variables.get("SLURM_JOB_ID")
     if job is None:

@@ -213,7 +213,10 @@ class Agents:
             child.tell(messages.line(message))
 
     def are_over(self) -> bool:
-        """True if all agents have ended, or have sent their last message. A driver that hangs may keep processes."""
+        """True if all agents have ended, or have sent their last message.
+
+        A call that hangs in a GPU's driver can keep the system from ending the process of an agent.
+        """
         said = len(self.over) == self.plan.agents
         return said or all(child.exit_status() is not None for child in self.processes)
 

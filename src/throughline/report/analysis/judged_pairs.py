@@ -198,8 +198,8 @@ def _precisions(groups: Sequence[Group]) -> Iterator[Pair]:
     """Compare lower precisions with fp32 (or else tf32), each at its fastest batch, on every topology."""
     cells = (cell for group in groups for cell in group.measured)
     for same in grouped(cells, lambda cell: (cell.framework, cell.topology)).values():
-        fastest_last = sorted(same, key=lambda cell: -cell.median)[::-1]
-        of_precision = {cell.group.precision: cell for cell in fastest_last}
+        by_precision = grouped(same, lambda cell: cell.group.precision)
+        of_precision = {name: max(alike, key=lambda cell: cell.median) for name, alike in by_precision.items()}
         full = of_precision.get("fp32") or of_precision.get("tf32")
         for lower in (of_precision[precision] for precision in LOWER if full and precision in of_precision):
             assert full

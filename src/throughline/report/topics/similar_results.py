@@ -9,6 +9,7 @@ from throughline.comparables.plausibility import SPEEDUP, Doubt
 from throughline.comparables.published import SimilarResult
 from throughline.grouping import grouped
 from throughline.numbers import counted, reading, span
+from throughline.records import Result
 from throughline.report.analysis.advice import Note
 from throughline.report.analysis.cells import Cell, Group
 from throughline.report.render.plots import Point, Series
@@ -43,10 +44,14 @@ def table(scope: Scope) -> Table | None:
         *ends_in_csv("ratio_at_least", "ratio_at_most", lambda pair: pair[1].range),
         Column(heading="its range", read=lambda pair: span(pair[1].range, 3), forms=(PAGE,)),
         of("differs", lambda _, similar: "; ".join(similar.differs), "theirs differ in"),
-        of("implausible", lambda _, similar: similar.other.implausible or "; ".join(
-            doubt.text for doubt in scope.doubts if doubt.row is similar.other), "implausible"),
-    )  # fmt: skip
+        of("implausible", lambda _, similar: _doubts(scope, similar.other), "implausible"),
+    )
     return Table.if_any(scope.similar, columns, forms=(PAGE, CSV))
+
+
+def _doubts(scope: Scope, other: Result) -> str:
+    """Return what is implausible about a row of others."""
+    return other.implausible or "; ".join(doubt.text for doubt in scope.doubts if doubt.row is other)
 
 
 def drawings(scope: Scope) -> Iterator[Drawing]:
